@@ -26,7 +26,7 @@ const (
 	lostRingFull     uint32 = iota // counted by the programs
 	reportedRingFull               // written by the agent: how much of it is reported, minus what other builds lost
 	reportedSkipped
-	cutAt // boot time from which on this build's records are read, see takeOver
+	cutAt // boot time from which on this build's records are read, or notYet; see takeOver
 )
 
 // Losses counts the records that a stem lost and that are not reported yet.

@@ -39,6 +39,8 @@ type Loaded struct {
 	shared string // pin folder of maps shared with other builds; equals dir if none are shared
 	// siblings are the pin folders of builds that share these maps.
 	siblings []string
+	// follows: other builds that share no maps with this one may be attached.
+	follows bool
 
 	ring        *Ring
 	sockOps     sockOpsPrograms
@@ -168,7 +170,8 @@ func (l *Loaded) openPins(pins *PinRoot) (others []string, err error) {
 	}
 	ended := slices.ContainsFunc(others, func(v string) bool {
 		dir := pins.dir(l.Stem, v)
-		return !slices.Contains(l.siblings, dir) && l.cutOf(dir) > l.cutOf(l.dir)
+		cut := l.cutOf(dir)
+		return !slices.Contains(l.siblings, dir) && cut != notYet && cut > l.cutOf(l.dir)
 	})
 	if state, ring := l.missesMaps(); state || (ring || ended) && known {
 		left, err := pins.setAside(l.Stem, "", id)
@@ -185,6 +188,7 @@ func (l *Loaded) openPins(pins *PinRoot) (others []string, err error) {
 		}
 		l.siblings = nil
 	}
+	l.follows = len(others) > 0 && len(l.siblings) == 0
 	for _, dir := range []string{l.dir, l.shared} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("pin: %w", err)
@@ -215,11 +219,14 @@ func (l *Loaded) mapPin(name string) string {
 
 // loadMaps opens the pinned maps, or creates and pins new ones.
 func (l *Loaded) loadMaps() error {
-	for name, spec := range l.spec.Maps {
-		if isConstants(name) {
-			continue // belongs to the programs that use it
+	names := []string{mapLost} // first: no ring may exist without the build's cut
+	for name := range l.spec.Maps {
+		if name != mapLost && !isConstants(name) { // constants belong to the programs that use them
+			names = append(names, name)
 		}
-		m, err := l.loadMap(name, spec)
+	}
+	for _, name := range names {
+		m, err := l.loadMap(name, l.spec.Maps[name])
 		if err != nil {
 			return fmt.Errorf("map %s: %w", name, err)
 		}
@@ -245,6 +252,11 @@ func (l *Loaded) loadMap(name string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	m, err := ebpf.NewMap(spec)
 	if err != nil {
 		return nil, err
+	}
+	if name == mapLost && l.follows {
+		if err := noteLost(m, cutAt, notYet); err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
 	}
 	if l.dir != "" {
 		if err := m.Pin(pin); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"slices"
@@ -30,6 +31,10 @@ type foreignRing struct {
 	from, until uint64
 }
 
+// notYet is stored as the cut of a build that has not taken over from the others yet. These are
+// attached and record the same faults, so its records are read only once it has taken over.
+const notYet = math.MaxUint64
+
 // takeOver detaches other builds' programs after this build's are attached. If it is interrupted at
 // any point, the next run completes it: the cut is stored before links are removed, and both before
 // any records.
@@ -42,31 +47,30 @@ func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 	if p.dirs, err = pins.staleStates(l.Stem, layout); err != nil {
 		return err
 	}
-	if len(p.dirs)+len(others) == 0 {
-		return nil
-	}
-	l.predecessor = p
 	cuts := map[string]uint64{} // by folder, of builds that share no state with this one
+	var unused []string         // folders of builds that never took over: others count the same
 	for _, id := range others {
 		dir := pins.dir(l.Stem, id)
 		p.dirs = append(p.dirs, dir)
-		if !slices.Contains(l.siblings, dir) {
-			cuts[dir] = l.cutOf(dir)
+		switch cut := l.cutOf(dir); {
+		case slices.Contains(l.siblings, dir):
+		case cut == notYet:
+			unused = append(unused, dir)
+		default:
+			cuts[dir] = cut
 		}
 	}
-	if len(cuts) > 0 {
-		if p.since, err = l.lostElement(cutAt); err != nil {
-			return err
-		}
-		if p.since == 0 {
-			p.since = bootNow()
-			if err := l.noteLost(cutAt, p.since); err != nil {
-				return err
-			}
-		}
+	if p.since, err = l.storeCut(len(cuts) > 0); err != nil {
+		return err
 	}
+	if len(p.dirs) == 0 {
+		return nil
+	}
+	l.predecessor = p
 	for _, id := range others {
-		p.openRing(pins.dir(l.Stem, id), cuts)
+		if dir := pins.dir(l.Stem, id); !slices.Contains(unused, dir) {
+			p.openRing(dir, cuts)
+		}
 	}
 	slices.SortStableFunc(p.rings, func(a, b foreignRing) int { return cmp.Compare(a.from, b.from) })
 	for _, id := range others {
@@ -78,7 +82,7 @@ func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 		// From the cut on, this build counts too. Builds that share their state count each fault
 		// once, so the other build's counts are final only when it is detached.
 		sibling := slices.Contains(l.siblings, dir)
-		if !sibling {
+		if !sibling && !slices.Contains(unused, dir) {
 			l.unread = errors.Join(l.unread, l.takeCounts(dir, links))
 		}
 		for _, programs := range links {
@@ -93,10 +97,35 @@ func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 	return nil
 }
 
-// cutOf returns the boot time from which on the records in a pin folder are read; 0: all are.
+// storeCut stores this build's cut, unless an earlier run has stored it, and returns it. If no other
+// build's records are to be read, there is none: it returns 0.
+func (l *Loaded) storeCut(needed bool) (uint64, error) {
+	cut, err := l.lostElement(cutAt)
+	switch {
+	case err != nil:
+		return 0, err
+	case !needed && cut == notYet:
+		return 0, l.noteLost(cutAt, 0)
+	case !needed:
+		return 0, nil
+	case cut == 0 || cut == notYet:
+		cut = bootNow()
+		return cut, l.noteLost(cutAt, cut)
+	}
+	return cut, nil
+}
+
+// cutOf returns the boot time from which on the records in a pin folder are read; 0: all are;
+// [notYet]: none are.
 func (l *Loaded) cutOf(dir string) uint64 {
 	lost, err := l.foreignMap(dir, mapLost)
-	if lost == nil || err != nil {
+	if err != nil {
+		return 0
+	}
+	if lost == nil {
+		if _, err := os.Stat(mapPin(dir, mapEvents)); errors.Is(err, fs.ErrNotExist) {
+			return notYet // killed before it attached anything
+		}
 		return 0
 	}
 	defer lost.Close()

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 )
 
 // another returns the stem as if built from other code, with the same map layout.
@@ -256,5 +257,78 @@ func TestRollbackCutsRecordsOfBoth(t *testing.T) {
 	l := openStem(t, another(oomkill()), k, reopen())
 	if got := drainNonces(t, l); len(got) != 1 {
 		t.Errorf("got %d records of one that both builds have, want 1", len(got))
+	}
+}
+
+// A build that could not take over records the same as the build that is still attached: the next
+// one reads the latter's records only.
+func TestBuildThatNeverTookOver(t *testing.T) {
+	k := testKernel(t)
+	fails := func(t *testing.T, s Stem, pins *PinRoot) {
+		t.Helper()
+		s.hooks = slices.Clone(s.hooks)
+		s.hooks = append(s.hooks, hook{name: "impossible", variants: []variant{
+			{program: s.hooks[0].variants[0].program, attach: func(*ebpf.Program) (link.Link, error) { return nil, os.ErrInvalid }},
+		}})
+		l, err := Open(s, k, pins)
+		if err == nil {
+			t.Error("opened without a required hook")
+		}
+		if err := l.RunCanary(1); err != nil { // as if its other hooks recorded it
+			t.Error(err)
+		}
+		l.Close()
+	}
+	killed := func(t *testing.T, s Stem, pins *PinRoot) {
+		t.Helper()
+		if err := os.Mkdir(pins.dir(s.Name, s.id("own")), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		upgrades []func(*testing.T, Stem, *PinRoot)
+		next     Stem
+	}{
+		"it failed, rollback":                  {[]func(*testing.T, Stem, *PinRoot){fails}, another(oomkill())},
+		"it failed twice, rollback":            {[]func(*testing.T, Stem, *PinRoot){fails, fails}, another(oomkill())},
+		"it failed, the next upgrade":          {[]func(*testing.T, Stem, *PinRoot){fails}, another(another(oomkill()))},
+		"it failed and then works":             {[]func(*testing.T, Stem, *PinRoot){fails}, oomkill()},
+		"it was killed at its start, rollback": {[]func(*testing.T, Stem, *PinRoot){killed}, another(oomkill())},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pins, reopen := testPins(t)
+			old := openStem(t, another(oomkill()), k, pins)
+			if err := old.RunCanary(0); err != nil {
+				t.Fatal(err)
+			}
+			for _, upgrade := range c.upgrades {
+				upgrade(t, oomkill(), pins)
+			}
+			if err := old.RunCanary(1); err != nil {
+				t.Fatal(err)
+			}
+			old.Close()
+			pins.Close()
+			pins = reopen()
+			l := openStem(t, c.next, k, pins)
+			if err := l.RunCanary(2); err != nil {
+				t.Fatal(err)
+			}
+			if got := drainNonces(t, l); !slices.Equal(got, []uint64{0, 1, 2}) {
+				t.Errorf("got canaries %v, want [0 1 2]", got)
+			}
+			if ids, err := pins.versions(l.Stem); err != nil || len(ids) != 1 {
+				t.Errorf("pinned builds %v (%v), want the last alone", ids, err)
+			}
+			// It is the only build now, so the next one reads all of its records.
+			if err := l.RunCanary(3); err != nil {
+				t.Fatal(err)
+			}
+			l.Close()
+			pins.Close()
+			if got := drainNonces(t, openStem(t, another(another(another(oomkill()))), k, reopen())); !slices.Equal(got, []uint64{3}) {
+				t.Errorf("after the next upgrade got canaries %v, want [3]", got)
+			}
+		})
 	}
 }

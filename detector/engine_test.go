@@ -192,6 +192,32 @@ func TestGroupsAreBounded(t *testing.T) {
 	}
 }
 
+// A lower maxGroups drops no problem that already fires, by a restart as by a reload.
+func TestLowerMaxGroupsKeepsProblems(t *testing.T) {
+	const rule = "\n- {name: kill, events: [oomkill], groupBy: [cgroup.path], reason: R, message: m, clearAfter: 1h, maxGroups: %d}\n"
+	before, after := ruleSet(t, fmt.Sprintf(rule, 10)), ruleSet(t, fmt.Sprintf(rule, 2))
+	e := detector.NewEngine(before)
+	for i := range 5 {
+		d := time.Duration(i)
+		e.Observe(oom(d, fmt.Sprint("/", i)), at(d))
+	}
+	data, err := e.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	restarted := detector.NewEngine(after)
+	if err := restarted.Restore(data, at(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	want(t, e.Replace(after, at(time.Second)))
+	for name, e := range map[string]*detector.Engine{"restart": restarted, "reload": e} {
+		if n := len(e.Problems()); n != 5 {
+			t.Errorf("%s: %d problems, want 5", name, n)
+		}
+		want(t, e.Observe(oom(2*time.Second, "/new"), at(2*time.Second)), `kill \overflow firing`)
+	}
+}
+
 func TestGroupNamesAreUnambiguous(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, `
 - {name: kill, events: [oomkill], groupBy: [task.comm, cgroup.path], reason: R, message: m}

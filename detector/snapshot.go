@@ -230,7 +230,7 @@ func (e *Engine) Restarted(now event.Moment) {
 func (e *Engine) restore(p *savedProblem) {
 	r := e.byName[p.Rule]
 	if r == nil || p.Fault != r.Fault || p.Condition != r.Condition || !slices.Equal(p.GroupBy, r.GroupBy) ||
-		r.series.entries[p.Group] != nil || len(r.series.entries) > r.MaxGroups {
+		r.series.entries[p.Group] != nil || len(r.series.entries) > maxMaxGroups {
 		return
 	}
 	switch p.State {

@@ -333,7 +333,7 @@ func (r *rig) make(state []byte) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if err := w.Restore(state); err != nil {
+	if err := w.Restore(state, false); err != nil {
 		r.t.Log(err)
 	}
 	r.w = w

@@ -13,8 +13,8 @@ import (
 const (
 	// maxWaiting bounds the transitions that wait until triggers and pods are known.
 	maxWaiting = 1000
-	// staleAfter is how old a replayed transition may be if there is no saved state: then the whole
-	// journal is replayed, and old transitions were diagnosed long ago.
+	// staleAfter is how old a transition may be if the whole journal is replayed: old transitions
+	// were diagnosed long ago.
 	staleAfter = 10 * time.Minute
 	// podsWait is how long to wait for a problem's pod: an unreachable API server or kubelet must
 	// not hold back diagnoses.
@@ -27,6 +27,8 @@ const (
 type observation struct {
 	Problem *problem.Problem `json:"problem"`
 	At      time.Time        `json:"at"`
+	// Stale: it was old when it was replayed, and it is unknown what was made then.
+	Stale bool `json:"stale,omitempty"`
 	// since is when this process began to wait for it. At may be in the future, if the clock was set
 	// back meanwhile.
 	since time.Time
@@ -51,20 +53,23 @@ func (w *Worker) Observe(transitions []problem.Transition, at time.Time) {
 // observe handles one problem. The lock is held.
 func (w *Worker) observe(p *problem.Problem, at time.Time) {
 	w.catchUp()
-	// The end of a problem starts nothing, so it waits only behind others.
-	o := observation{p, at, time.Now()}
-	if len(w.waiting) > 0 || p.State == problem.Firing && !w.ready(&o) {
-		if len(w.waiting) == maxWaiting {
-			w.drop(dropUnknown, "a problem's transition, while triggers or pods are unknown", p.Rule)
-			return
+	if len(w.waiting) == maxWaiting {
+		if !w.installed {
+			w.drop(dropUnknown, "a problem's transition, while triggers are unknown", w.waiting[0].Problem.Rule)
 		}
+		w.decideNext()
+		w.catchUp()
+	}
+	// The end of a problem starts nothing, so it waits only behind others.
+	o := observation{Problem: p, At: at, Stale: !w.restored && time.Since(at) > staleAfter, since: time.Now()}
+	if len(w.waiting) > 0 || p.State == problem.Firing && !w.ready(&o) {
 		kept := *p // the reporter may strip it later
 		o.Problem = &kept
 		w.waiting = append(w.waiting, o)
 		wake(w.moved)
 		return
 	}
-	w.decide(p, at)
+	w.decide(&o)
 }
 
 // ready reports whether triggers are known, and, if triggers need it, the problem's pod. It stops
@@ -88,35 +93,42 @@ func ofPod(p *problem.Problem) bool { return p.Pod != "" && p.Group != "" }
 // catchUp handles waiting transitions, in order. The lock is held.
 func (w *Worker) catchUp() {
 	for len(w.waiting) > 0 && w.ready(&w.waiting[0]) {
-		o := w.waiting[0]
-		w.waiting[0], w.waiting = observation{}, w.waiting[1:]
-		w.decide(o.Problem, o.At)
+		w.decideNext()
 	}
 }
 
+// decideNext handles the first waiting transition, even if its pod is unknown. The lock is held.
+func (w *Worker) decideNext() {
+	o := w.waiting[0]
+	w.waiting[0], w.waiting = observation{}, w.waiting[1:]
+	w.decide(&o)
+}
+
 // decide runs the triggers for a problem. The lock is held.
-func (w *Worker) decide(p *problem.Problem, at time.Time) {
+func (w *Worker) decide(o *observation) {
+	p := o.Problem
 	w.updateProblem(p)
 	var pod *trigger.Pod
 	if ofPod(p) {
 		pod = w.c.Pod(p.Pod)
 	}
-	for _, d := range w.engine.Problem(p, pod, at) {
-		w.addOfTrigger(d, p, at)
+	for _, d := range w.engine.Problem(p, pod, o.At) {
+		w.addOfTrigger(d, o)
 	}
 }
 
 // addOfTrigger adds a Diagnosis of a trigger. The lock is held.
-func (w *Worker) addOfTrigger(d *v1alpha1.Diagnosis, p *problem.Problem, at time.Time) {
+func (w *Worker) addOfTrigger(d *v1alpha1.Diagnosis, o *observation) {
+	p := o.Problem
 	e := &saved{
-		ID: d.Name, Own: true, Diagnosis: d, Taken: at,
+		ID: d.Name, Own: true, Diagnosis: d, Taken: o.At,
 		Problem: &problemRef{Rule: p.Rule, Group: p.Group, State: v1alpha1.ProblemLasts, Since: p.FirstSeen},
 	}
 	name := (&entry{saved: *e}).name()
 	_, known := w.names[name]
 	switch {
 	case known || w.ledger.newer[d.Name]: // added by the previous agent process
-	case !w.restored && time.Since(at) > staleAfter:
+	case o.Stale:
 		w.drop(dropStale, "a Diagnosis of an old problem", d.Name)
 	case w.places().own >= w.c.MaxOpen:
 		w.drop(dropFull, "a Diagnosis: too many started by triggers are not reported as ended", d.Name)
@@ -185,15 +197,17 @@ func (w *Worker) State() (json.RawMessage, error) {
 	return raw, nil
 }
 
-// Restore must be called once, before any observation, with the result of State, or nil. An error
-// means that a part could not be read, usually the triggers' memory; the rest is in force.
-func (w *Worker) Restore(raw json.RawMessage) error {
+// Restore must be called once, before any observation, with the result of State, or nil. whole: not
+// only later observations follow, but all that the journal has. An error means that a part could not
+// be read, usually the triggers' memory; the rest is in force.
+func (w *Worker) Restore(raw json.RawMessage, whole bool) error {
 	if w == nil {
 		return nil
 	}
 	var err error
 	if len(raw) > 0 {
 		err = w.restore(raw)
+		w.restored = err == nil && !whole
 	}
 	if known := w.c.Store.Objects(); len(known.OperationSets)+len(known.Triggers) > 0 {
 		w.install(known)
@@ -215,7 +229,6 @@ func (w *Worker) restore(raw json.RawMessage) error {
 	if err == nil {
 		err = w.engine.Restore(remembered)
 	}
-	w.restored = err == nil
 	for _, o := range s.Waiting {
 		if o.Problem != nil && len(w.waiting) < maxWaiting {
 			o.since = time.Now()

@@ -36,7 +36,7 @@ type Worker struct {
 	mu        sync.Mutex
 	engine    *trigger.Engine
 	installed bool
-	restored  bool
+	restored  bool          // the triggers remember what was made of what is replayed
 	heard     bool          // the store has synced since Run began
 	started   time.Time     // when Run began; zero: it has not
 	waiting   []observation // for triggers and pods

@@ -180,6 +180,33 @@ func TestLongAgo(t *testing.T) {
 	}
 }
 
+// While triggers are unknown, also across a restart, a new problem does not become an old one.
+func TestLongAgoBeforeTriggersAreKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		known := objects(looks())
+		r := newRig(t, &worker.Objects{})
+		r.make(nil)
+		for group, began := range map[string]time.Time{"old": time.Now().Add(-time.Hour), "new": time.Now()} {
+			of := hung(began, problem.Firing)
+			of[0].Problem.Group = group
+			r.w.Observe(of, began)
+		}
+		time.Sleep(time.Hour)
+		state, err := r.w.State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.api.objects = known
+		r.make(state)
+		r.start()
+		defer r.stop()
+		time.Sleep(time.Minute)
+		if s := r.w.Stats(); s.Made != 1 || s.Dropped["stale"] != 1 {
+			t.Errorf("%d made, dropped %v, want only the old problem dropped", s.Made, s.Dropped)
+		}
+	})
+}
+
 // An unreachable API server stops no run of own triggers' Diagnoses, even across a restart. They
 // are reported when it is back.
 func TestTheAPIServerIsAway(t *testing.T) {

@@ -451,7 +451,7 @@ func (a *pipeline) save(ctx context.Context) error {
 // from what was last reported, because of a reboot or changed rules, is reported.
 func (a *pipeline) restore() error {
 	var st state
-	unread := false
+	unread, whole := false, false // whole: the whole journal is replayed
 	file := statefile.File{Path: a.statePath()}
 	if found, err := file.Load(stateVersion, &st); err != nil {
 		a.log.Warn("saved state is unreadable; rebuilding it from the journal", "error", err)
@@ -459,10 +459,6 @@ func (a *pipeline) restore() error {
 	}
 	earlierBoot := st.BootID != "" && st.BootID != hostfs.BootID()
 	before := reportedState{firing: map[problemKey]problem.Problem{}, conditions: map[string]problem.Status{}}
-	if err := a.causes.Restore(st.Causes); err != nil {
-		a.log.Warn("saved state does not match; triggers start without history", "error", err)
-		unread = true
-	}
 	if len(st.Engine) > 0 {
 		firing, conditions, err := detector.ReportedIn(st.Engine)
 		before.add(firing, conditions)
@@ -471,8 +467,12 @@ func (a *pipeline) restore() error {
 		}
 		if err != nil {
 			a.log.Warn("saved state does not match; rebuilding it from the journal", "error", err)
-			st.Seq, unread = 0, true
+			st.Seq, unread, whole = 0, true, true
 		}
+	}
+	if err := a.causes.Restore(st.Causes, whole); err != nil {
+		a.log.Warn("saved state does not match; triggers start without history", "error", err)
+		unread = true
 	}
 	if unread {
 		if err := file.SetAside(); err != nil {

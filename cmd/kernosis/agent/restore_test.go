@@ -373,6 +373,39 @@ func TestStateOfANewerVersion(t *testing.T) {
 	}
 }
 
+// If an upgrade replays the whole journal, its new rules start no Diagnosis of old problems, and
+// later problems are diagnosed.
+func TestNewRuleOfANewerVersion(t *testing.T) {
+	const rule = "rules:\n- {name: other, events: [oomkill], reason: Other, message: m}\n"
+	const added = "- {name: oom-kill, events: [oomkill], reason: OOMKilling, message: m, groupBy: [cgroup.path]}\n"
+	dir := t.TempDir()
+	a := diagnosing(t, dir, rulesOf(t, rule))
+	old := a.now()
+	old.Wall = old.Wall.Add(-time.Hour)
+	a.mu.Lock()
+	a.step(killedEvent(), old)
+	a.flushEntries()
+	a.mu.Unlock()
+	of := a.savedState(t)
+	a.kill(t)
+	of["engine"] = json.RawMessage(`{"version":99}`)
+	a.writeState(t, of)
+
+	a = diagnosing(t, dir, rulesOf(t, rule+added))
+	if !slices.ContainsFunc(a.engine.Problems(), func(p problem.Problem) bool { return p.Rule == "oom-kill" }) {
+		t.Fatal("the journal was not replayed")
+	}
+	if all := a.causes.List(); len(all) != 0 {
+		t.Errorf("%d Diagnoses of an old problem, want none", len(all))
+	}
+	ev := killedEvent()
+	ev.Cgroup.Path += "-2"
+	a.observe(ev)
+	if all := a.causes.List(); len(all) != 1 {
+		t.Errorf("%d Diagnoses of a new problem, want 1", len(all))
+	}
+}
+
 // The agent starts although part of its state can't be read, and restores the rest.
 func TestStateThatCanNotBeRead(t *testing.T) {
 	for name, c := range map[string]struct {
