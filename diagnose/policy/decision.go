@@ -43,6 +43,8 @@ type Want struct {
 	// the same OperationSet again. An operation that is no step of an escalation is then made only
 	// once.
 	Again bool
+	// Later are the operations that come after this one in the OperationSet.
+	Later []string
 	// Attempts are the repairs that were made on this node in the same episode of this problem,
 	// including those of other diagnoses.
 	Attempts []Attempt
@@ -59,30 +61,51 @@ func Decide(policies []*Policy, c *Cluster, w *Want, now time.Time) Decision {
 		return d
 	}
 	node := c.Node(w.Node)
-	step := false // the operation is a step of an escalation
+	step, leads := false, false // the operation is a step of an escalation, leads to one
 	for _, p := range policies {
 		if p.Selects(node) {
 			d = stricter(d, p.decide(c, node, w, now))
-			step = step || p.step(w.Operation) >= 0
+			step, leads = step || p.step(w.Operation) >= 0, leads || p.leads(w, now)
 		}
 	}
-	switch made := madeBefore(w); {
-	case d.Verb == "":
+	if d.Verb == "" {
 		return noPolicy(w)
-	case w.Again && !step && made > 0:
-		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonMadeBefore, Message: fmt.Sprintf("%s was already made for this problem, and is not an escalation step", w.Operation)}
+	}
+	if w.Again && !step {
+		if held := holdStepless(w, leads); held.Verb != "" {
+			return held
+		}
 	}
 	return d
 }
 
-// madeBefore counts how often this repair was already made for the problem.
-func madeBefore(w *Want) (n int) {
+// holdStepless holds back a repair that is no step of an escalation in a run that follows another
+// one: it is made once for a problem, and after a repair that failed only if it leads to a step.
+func holdStepless(w *Want, leads bool) Decision {
+	own, latest := w.last(w.Operation), w.last("")
+	d := Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonAttemptsExhausted}
+	switch {
+	case own != nil && own.Failed:
+		d.Message = fmt.Sprintf("%s did not succeed for this problem, and is not an escalation step", w.Operation)
+	case own != nil:
+		d.Reason = v1alpha1.ReasonMadeBefore
+		d.Message = fmt.Sprintf("%s was already made for this problem, and is not an escalation step", w.Operation)
+	case latest != nil && latest.Failed && !leads:
+		d.Message = fmt.Sprintf("%s did not succeed for this problem, and %s is not an escalation step", latest.Operation, w.Operation)
+	default:
+		return Decision{}
+	}
+	return d
+}
+
+// last returns the last attempt of an operation, or of any if it is empty; nil: there is none.
+func (w *Want) last(operation string) (last *Attempt) {
 	for i := range w.Attempts {
-		if w.Attempts[i].Operation == w.Operation {
-			n++
+		if a := &w.Attempts[i]; (operation == "" || a.Operation == operation) && (last == nil || !a.Started.Before(last.Started)) {
+			last = a
 		}
 	}
-	return n
+	return last
 }
 
 // decideWithoutPolicy applies the rules that hold regardless of policies.

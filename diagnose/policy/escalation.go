@@ -19,6 +19,8 @@ type Attempt struct {
 	// State is whether it has helped; empty: it can't be verified, because its end is unknown. An
 	// attempt that was followed by another allowed one has not helped.
 	State VerifyState
+	// Failed means that it did not succeed: it failed, or its outcome is not known.
+	Failed bool
 	// Over means that its Diagnosis has ended with a known outcome, and makes no more repairs.
 	Over bool
 }
@@ -76,8 +78,8 @@ func (p *Policy) turn(w *Want, now time.Time) Decision {
 				Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonAttemptsExhausted,
 				Message: fmt.Sprintf("%s was made %d of %s for this problem", s.Operation, made, times(s.Attempts)),
 			}
-			if w.Again {
-				d.Reason = v1alpha1.ReasonMadeBefore // the next step comes after it
+			if last := w.last(w.Operation); w.Again && (last == nil || !last.Failed || p.leads(w, now)) {
+				d.Reason = v1alpha1.ReasonMadeBefore // the run continues after it
 			}
 			return d
 		case i < own && made < int(s.Attempts):
@@ -88,6 +90,18 @@ func (p *Policy) turn(w *Want, now time.Time) Decision {
 		}
 	}
 	return p.unproven(own, w)
+}
+
+// leads reports whether a step with attempts left comes after the repair in its OperationSet.
+func (p *Policy) leads(w *Want, now time.Time) bool {
+	return slices.ContainsFunc(w.Later, func(operation string) bool {
+		step := p.step(operation)
+		if step < 0 {
+			return false
+		}
+		made, _ := p.countAttempts(step, w.Attempts, now)
+		return made < int(p.spec.Escalation[step].Attempts)
+	})
 }
 
 // unproven holds back a step while nothing shows whether the attempt before it helped: a timeout

@@ -3,6 +3,7 @@ package policy_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -216,7 +217,7 @@ func TestEscalationNeedsToKnowThatTheProblemLasts(t *testing.T) {
 }
 
 // A Diagnosis that runs the set again makes a step as often as allowed, and continues after what
-// was made.
+// was made; after what failed (!) only on the way to another step.
 func TestRepairsOfARunThatFollows(t *testing.T) {
 	p := policy.New(escalating())
 	w := want("n01")
@@ -224,7 +225,8 @@ func TestRepairsOfARunThatFollows(t *testing.T) {
 	made := func(operations ...string) {
 		w.Attempts = nil
 		for _, o := range operations {
-			w.Attempts = append(w.Attempts, policy.Attempt{Operation: o, Started: noon.Add(-time.Hour), State: policy.NotHelped})
+			name, failed := strings.CutSuffix(o, "!")
+			w.Attempts = append(w.Attempts, policy.Attempt{Operation: name, Started: noon.Add(-time.Hour), State: policy.NotHelped, Failed: failed})
 		}
 	}
 	for _, test := range []struct {
@@ -237,9 +239,20 @@ func TestRepairsOfARunThatFollows(t *testing.T) {
 		{[]string{"restart", "restart"}, "cordon", "Run Allowed"},
 		{[]string{"label", "restart"}, "label", "Withheld MadeBefore"},
 		{[]string{"restart"}, "label", "Run Allowed"},
+		{[]string{"label!"}, "label", "Withheld AttemptsExhausted"},
+		{[]string{"label!", "restart"}, "label", "Withheld AttemptsExhausted"},
+		{[]string{"restart!", "restart"}, "restart before label", "Withheld MadeBefore"},
+		{[]string{"restart", "restart!", "cordon"}, "restart before cordon", "Withheld AttemptsExhausted"},
+		{[]string{"restart", "restart", "cordon", "drain!"}, "drain", "Withheld AttemptsExhausted"},
+		{[]string{"restart!"}, "label", "Withheld AttemptsExhausted"},
+		{[]string{"restart!"}, "label before cordon", "Run Allowed"},
+		{[]string{"restart!", "restart!"}, "restart before label", "Withheld AttemptsExhausted"},
+		{[]string{"restart!", "restart!"}, "restart before cordon", "Withheld MadeBefore"},
 	} {
 		made(test.before...)
-		w.Operation = test.operation
+		var later string
+		w.Operation, later, _ = strings.Cut(test.operation, " before ")
+		w.Later = []string{later}
 		d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon)
 		if have := string(d.Verb) + " " + d.Reason; have != test.want {
 			t.Errorf("%s after %v: %s: %s", test.operation, test.before, have, d.Message)

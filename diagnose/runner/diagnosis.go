@@ -89,6 +89,9 @@ type Diagnosis struct {
 	// Intended are nodes with an intent and no outcome in the API. They matter if the checkpoint
 	// was lost with the disk: then they become Unknown and don't run.
 	Intended []int
+	// MayRepair is set if the graph that the run began with has a repair. It matters if the
+	// checkpoint can't be read: then the run does not start over, even if Graph has none.
+	MayRepair bool
 
 	cancelled *Cancelled // set if it was cancelled while queued
 }

@@ -195,7 +195,12 @@ func equal(a, b plan) (bool, error) {
 	return string(rawA) == string(rawB), err
 }
 
+// mayRepair reports whether the run may have made a repair, as far as is known without its
+// checkpoint.
 func (e *execution) mayRepair() bool {
+	if e.d.MayRepair {
+		return true
+	}
 	for id := 1; id < e.d.Graph.Len(); id++ {
 		if e.d.repairs(id) {
 			return true

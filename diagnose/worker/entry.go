@@ -35,6 +35,8 @@ type saved struct {
 	Gone       bool              `json:"gone,omitempty"`    // it was deleted
 	// Repaired: a repair may have been made. Its verification continues after the end.
 	Repaired bool `json:"repaired,omitempty"`
+	// MayRepair: the OperationSet had a repair when the run began or was resumed.
+	MayRepair bool `json:"mayRepair,omitempty"`
 }
 
 // end is how a Diagnosis ended.

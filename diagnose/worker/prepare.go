@@ -39,9 +39,12 @@ func (w *Worker) prepare(e *entry, now time.Time) (*runner.Diagnosis, *runner.En
 		e.unsaved = true
 	}
 	e.plan, e.specs = plan, specsOf(&config, plan)
+	if len(e.specs) > 0 && !e.MayRepair {
+		e.MayRepair, e.unsaved = true, true
+	}
 	return &runner.Diagnosis{
 		ID: e.ID, Node: w.c.Node, Tenant: tenant, Graph: plan.Graph, Steps: plan.Steps, Parameters: maps.Clone(e.Parameters),
-		Intended: intended(e.latest, plan),
+		Intended: intended(e.latest, plan), MayRepair: e.MayRepair,
 	}, nil
 }
 

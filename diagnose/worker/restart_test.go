@@ -3,6 +3,7 @@ package worker_test
 import (
 	"maps"
 	"os"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
@@ -88,6 +90,28 @@ func TestAnUnreadableCheckpoint(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A run whose checkpoint can't be read does not start over if its set had a repair when the run
+// began, even if it has none any more.
+func TestAnUnreadableCheckpointOfASetThatChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(mends("mend")))
+		r.make(nil)
+		r.start()
+		r.api.add(person("a", "mends"))
+		time.Sleep(time.Second)
+		want(t, r.api.get("a"), awaits)
+		r.restart(func() {
+			r.api.objects = objects(mends("look"))
+			if err := os.Truncate(runner.SavedPath(worker.Checkpoints(r.dir), string(r.api.get("a").UID)), 0); err != nil {
+				t.Fatal(err)
+			}
+		})
+		defer r.stop()
+		time.Sleep(time.Minute)
+		want(t, r.api.get("a"), "Unknown OutcomeUnknown [] 1 Succeeded, 2 Succeeded, 3 AwaitingApproval")
+	})
 }
 
 // A repair that was interrupted by a kill is Unknown, even if the run can't be continued because
@@ -232,4 +256,44 @@ func TestABegunDiagnosisStaysRunning(t *testing.T) {
 			})
 		})
 	}
+}
+
+// If more transitions are replayed than may wait for their pods, the oldest are handled without
+// their pods. None is lost: a problem that ended stays so, and its repair is withheld.
+func TestReplayOfMoreThanMayWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(mends("mend")))
+		r.make(nil)
+		r.start()
+		firing, ended := hung(began(), problem.Firing), hung(began(), problem.Resolved)
+		r.w.Observe(firing, time.Now())
+		time.Sleep(10 * time.Second)
+		r.w.Observe(ended, time.Now())
+		time.Sleep(10 * time.Second)
+		r.stop()
+
+		r.conf.PodsKnown = func(time.Time) bool { return false }
+		r.conf.Pod = func(string) *trigger.Pod { return nil }
+		r.make(nil)
+		other := func(group, pod string) {
+			of := hung(began(), problem.Firing)
+			of[0].Problem.Rule, of[0].Problem.Group, of[0].Problem.Pod = "other", group, pod
+			r.w.Observe(of, time.Now())
+		}
+		other("first", "pod-1")
+		r.w.Observe(firing, time.Now())
+		for i := range 1000 {
+			other(strconv.Itoa(i), "")
+		}
+		r.w.Observe(ended, time.Now())
+		r.start()
+		defer r.stop()
+		time.Sleep(20 * time.Second)
+		if p := r.api.only(t).Status.Problem; p == nil || p.State != v1alpha1.ProblemGone {
+			t.Errorf("the problem is %+v, want it Gone", p)
+		}
+		if s := r.w.Stats(); s.Dropped["unknown"] != 0 {
+			t.Errorf("dropped %v", s.Dropped)
+		}
+	})
 }

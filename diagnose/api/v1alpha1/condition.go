@@ -94,7 +94,7 @@ const (
 	ReasonNoPolicy            = "NoPolicy"
 	ReasonNodeUnderRepair     = "NodeUnderRepair"   // by another Diagnosis
 	ReasonEscalationOrder     = "EscalationOrder"   // another repair comes first
-	ReasonAttemptsExhausted   = "AttemptsExhausted" // it was made as often as its step allows
+	ReasonAttemptsExhausted   = "AttemptsExhausted" // it was made as often as allowed
 	ReasonProblemResolved     = "ProblemResolved"   // before the repair
 	ReasonWaitedTooLong       = "WaitedTooLong"     // nothing shows whether the problem lasts
 	ReasonCooldownsFull       = "CooldownsFull"     // the policy has no room for another node

@@ -10,6 +10,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller/action"
+	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/diagnose/resolve"
@@ -21,7 +22,8 @@ type due struct {
 	operation string // its name
 	spec      *v1alpha1.OperationSpec
 	digest    v1alpha1.Digest
-	target    string // what it changes, in words
+	target    string   // what it changes, in words
+	later     []string // operations that come after it
 
 	builtin *operation.Builtin // the built-in to run; nil: the node's agent makes the repair
 	kind    action.Kind
@@ -54,7 +56,7 @@ func (r *reconciler) due(ctx context.Context, d *v1alpha1.Diagnosis, id int) (*d
 		return nil, &unplanned{fmt.Errorf("OperationSet %s has no node %d", set.Name, id)}
 	}
 	node := g.Node(id)
-	out := &due{id: id, operation: node.Operation, spec: c.Spec(node.Operation)}
+	out := &due{id: id, operation: node.Operation, spec: c.Spec(node.Operation), later: later(g, id)}
 	effect := c.Effect(node.Operation)
 	switch {
 	case *failed != nil:
@@ -73,6 +75,22 @@ func (r *reconciler) due(ctx context.Context, d *v1alpha1.Diagnosis, id int) (*d
 	}
 	r.fill(d, out, &plan.Steps[0])
 	return out, nil
+}
+
+// later returns the operations that come after a node of a graph.
+func later(g *graph.Graph, id int) []string {
+	var out []string
+	after := map[int]bool{id: true}
+	for _, n := range g.Order() {
+		if !after[n] {
+			continue
+		}
+		for _, to := range g.Node(n).To {
+			out = append(out, g.Node(to).Operation)
+			after[to] = true
+		}
+	}
+	return out
 }
 
 // resolver resolves names of operations from the cache. If a read fails, failed points to the

@@ -245,33 +245,8 @@ func TestChecksRunAgain(t *testing.T) {
 // A node that became ready after the repair counts as ready when its check is repeated, also if its
 // clock is ahead of the controller's.
 func TestARepeatedCheckOfANodeWhoseClockIsAhead(t *testing.T) {
-	ended := metav1.NewTime(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
-	now := ended.Add(5*time.Minute + 10*time.Second)
 	for _, ahead := range []time.Duration{-time.Minute, time.Minute, time.Hour} {
-		set := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: "set"}}
-		set.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}, {ID: 1, Operation: "check-no-listener", To: []int32{2}}, {ID: 2, Operation: "restart-unit"}}
-		began := metav1.NewMicroTime(ended.Add(ahead))
-		d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "system", UID: "d"}, Spec: v1alpha1.DiagnosisSpec{OperationSet: "set", NodeName: "n"}}
-		d.Status.Phase = v1alpha1.PhaseSucceeded
-		d.Status.Results = []v1alpha1.Result{
-			{ID: 1, Operation: "check-no-listener", State: v1alpha1.ResultSucceeded, StartTime: &began},
-			{ID: 2, Operation: "restart-unit", State: v1alpha1.ResultSucceeded, StartTime: &began},
-		}
-		d.Status.Remediations = []v1alpha1.Remediation{{ID: 2, Verb: v1alpha1.RemediationRun, Time: metav1.NewMicroTime(ended.Time)}}
-		d.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionVerified, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonVerifying, LastTransitionTime: ended}}
-		again := following(d, 2)
-		again.Status.Results = []v1alpha1.Result{{ID: 1, Operation: "check-no-listener", State: v1alpha1.ResultRefuted}}
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(ended.Add(time.Minute + ahead))}}
-		p := &v1alpha1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.RemediationPolicySpec{Mode: v1alpha1.ModeEnforce, VerifyWithin: metav1.Duration{Duration: 5 * time.Minute}}}
-		c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(set, d, again, n, p).WithStatusSubresource(d).Build()
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
-			t.Fatal(err)
-		}
-		l := &look{d: d, now: now, reconciler: &reconciler{
-			client: c, live: c, builtins: catalog.All(operation.Host{}), counts: newCounts(), reporter: &reporter{recorder: silent{}},
-			config: &Config{Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)},
-		}}
+		l := unproven(t, ahead, v1alpha1.ResultRefuted, nil)
 		if err := l.verify(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -279,6 +254,99 @@ func TestARepeatedCheckOfANodeWhoseClockIsAhead(t *testing.T) {
 			t.Errorf("%s ahead: %s: %s", ahead, got.Reason, got.Message)
 		}
 	}
+}
+
+// The condition Verified says that a follow-up Diagnosis checks only while it does.
+func TestTextsAboutARepeatedCheck(t *testing.T) {
+	for state, want := range map[v1alpha1.ResultState]string{
+		v1alpha1.ResultRunning:   "is checking again",
+		v1alpha1.ResultRefuted:   "has checked again",
+		v1alpha1.ResultSucceeded: "has checked again",
+	} {
+		l := unproven(t, 0, state, nil)
+		if err := l.verify(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := meta.FindStatusCondition(l.d.Status.Conditions, v1alpha1.ConditionVerified); !strings.HasSuffix(got.Message, want) {
+			t.Errorf("%s: %s: %s", state, got.Reason, got.Message)
+		}
+	}
+}
+
+// If the run was cancelled and nothing reports whether its repair helped, no follow-up Diagnosis
+// checks, because it would make the next attempt.
+func TestNothingFollowsACancelledRun(t *testing.T) {
+	l := unproven(t, 0, "", func(d *v1alpha1.Diagnosis) {
+		d.Spec.Cancel, d.Status.Phase = true, v1alpha1.PhaseCancelled
+		d.Status.Results[1].State = v1alpha1.ResultFailed
+	})
+	if err := l.verify(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var all v1alpha1.DiagnosisList
+	if err := l.client.List(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	if len(all.Items) != 1 {
+		t.Errorf("%s follows", all.Items[1].Name)
+	}
+	if got := meta.FindStatusCondition(l.d.Status.Conditions, v1alpha1.ConditionVerified); got.Reason != v1alpha1.ReasonProblemUnknown || !strings.Contains(got.Message, "cancelled") {
+		t.Errorf("%s: %s", got.Reason, got.Message)
+	}
+}
+
+// Only a repair that succeeded counts as made, for a run that follows.
+func TestAttemptsThatFailed(t *testing.T) {
+	now := metav1.NowMicro()
+	for state, failed := range map[v1alpha1.ResultState]bool{v1alpha1.ResultSucceeded: false, v1alpha1.ResultFailed: true, v1alpha1.ResultUnknown: true} {
+		d := &v1alpha1.Diagnosis{}
+		d.Status.Results = []v1alpha1.Result{{ID: 2, Operation: "drain", State: state, StartTime: &now}}
+		d.Status.Remediations = []v1alpha1.Remediation{{ID: 2, Verb: v1alpha1.RemediationRun, Time: now}}
+		if all := attemptsOf(d); len(all) != 1 || all[0].Failed != failed {
+			t.Errorf("%s: %+v", state, all)
+		}
+	}
+}
+
+// unproven returns a look at a Diagnosis whose repair had its time to help, while nothing reports
+// whether it did. The node's clock is ahead. checked is the state of the repeated check; empty:
+// there is no follow-up Diagnosis.
+func unproven(t *testing.T, ahead time.Duration, checked v1alpha1.ResultState, change func(*v1alpha1.Diagnosis)) *look {
+	t.Helper()
+	ended := metav1.NewTime(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
+	now := ended.Add(5*time.Minute + 10*time.Second)
+	set := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: "set"}}
+	set.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}, {ID: 1, Operation: "check-no-listener", To: []int32{2}}, {ID: 2, Operation: "restart-unit"}}
+	began := metav1.NewMicroTime(ended.Add(ahead))
+	d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "system", UID: "d"}, Spec: v1alpha1.DiagnosisSpec{OperationSet: "set", NodeName: "n"}}
+	d.Status.Phase = v1alpha1.PhaseSucceeded
+	d.Status.Results = []v1alpha1.Result{
+		{ID: 1, Operation: "check-no-listener", State: v1alpha1.ResultSucceeded, StartTime: &began},
+		{ID: 2, Operation: "restart-unit", State: v1alpha1.ResultSucceeded, StartTime: &began},
+	}
+	d.Status.Remediations = []v1alpha1.Remediation{{ID: 2, Verb: v1alpha1.RemediationRun, Time: metav1.NewMicroTime(ended.Time)}}
+	d.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionVerified, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonVerifying, LastTransitionTime: ended}}
+	if change != nil {
+		change(d)
+	}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(ended.Add(time.Minute + ahead))}}
+	p := &v1alpha1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.RemediationPolicySpec{Mode: v1alpha1.ModeEnforce, VerifyWithin: metav1.Duration{Duration: 5 * time.Minute}}}
+	objects := []client.Object{set, d, n, p}
+	if checked != "" {
+		again := following(d, 2)
+		again.Status.Results = []v1alpha1.Result{{ID: 1, Operation: "check-no-listener", State: checked}}
+		objects = append(objects, again)
+	}
+	byNodeName := func(o client.Object) []string { return []string{o.(*v1alpha1.Diagnosis).Spec.NodeName} }
+	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).WithStatusSubresource(d).WithIndex(d, byNode, byNodeName).Build()
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+		t.Fatal(err)
+	}
+	return &look{d: d, now: now, reconciler: &reconciler{
+		client: c, live: c, builtins: catalog.All(operation.Host{}), counts: newCounts(), reporter: &reporter{recorder: silent{}},
+		config: &Config{Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)},
+	}}
 }
 
 // A step with two attempts is made twice, with a check of its success in between, and only then it
@@ -351,25 +419,52 @@ func TestTheNextStepAfterFailedAttempts(t *testing.T) {
 	}
 }
 
+// Where nothing reports whether a repair helped, the run that repeats its checks makes no other repair
+// after one that failed and is no step of an escalation.
+func TestNoOtherRepairAfterOneThatFailed(t *testing.T) {
+	b := newBench(t)
+	node := b.nodes(1)[0]
+	f, cordon := b.fault(0), b.operation("cordon", nil)
+	f.fails()
+	b.policy(func(p *v1alpha1.RemediationPolicySpec) {
+		p.VerifyWithin = metav1.Duration{Duration: 2 * time.Second}
+	})
+	b.agent(node)
+	b.control(nil)
+	d := b.by(trigger.SourceCron, node, b.set(f.check, f.repair, cordon))
+	b.waitPhase(d, v1alpha1.PhaseFailed)
+	b.waitFor("what follows ends", func() bool {
+		all := b.follows(d)
+		return len(all) == 1 && all[0].Status.Phase.Ended()
+	})
+	b.waitCondition(d, v1alpha1.ConditionVerified, "False NotHelped")
+	if b.decision(&b.follows(d)[0], 2) != "Withheld AttemptsExhausted" || b.node(node).Spec.Unschedulable || f.tried() != 1 {
+		t.Errorf("%s, cordoned %v, tried %d times", b.decision(&b.follows(d)[0], 2), b.node(node).Spec.Unschedulable, f.tried())
+	}
+}
+
 // A follow-up Diagnosis continues after a failed repair only with the next step of its escalation,
 // and only if the run does not get there by itself.
 func TestWhatFollowsAFailedRepair(t *testing.T) {
 	for name, test := range map[string]struct {
 		operations []string
 		change     func(*v1alpha1.Diagnosis)
+		attempts   int32 // of restart
 		follows    bool
 	}{
-		"the next step":                      {[]string{"check", "restart", "check", "cordon"}, nil, true},
-		"no next step in the set":            {[]string{"cordon", "restart", "reboot"}, nil, false},
-		"a repair that is no step":           {[]string{"check", "reboot", "cordon"}, nil, false},
-		"a person has cancelled the run":     {[]string{"check", "restart", "cordon"}, func(d *v1alpha1.Diagnosis) { d.Spec.Cancel = true }, false},
-		"its outcome is unknown":             {[]string{"check", "restart", "cordon"}, func(d *v1alpha1.Diagnosis) { d.Status.Results[0].State = v1alpha1.ResultUnknown }, false},
-		"another repair is next on its path": {[]string{"check", "restart", "cordon"}, func(d *v1alpha1.Diagnosis) { awaits(d, 3) }, false},
+		"the next step":                       {[]string{"check", "restart", "check", "cordon"}, nil, 1, true},
+		"no next step in the set":             {[]string{"cordon", "restart", "reboot"}, nil, 1, false},
+		"a repair that is no step":            {[]string{"check", "reboot", "cordon"}, nil, 1, false},
+		"a person has cancelled the run":      {[]string{"check", "restart", "cordon"}, func(d *v1alpha1.Diagnosis) { d.Spec.Cancel = true }, 1, false},
+		"a second attempt":                    {[]string{"check", "restart", "cordon"}, nil, 2, true},
+		"a person has cancelled the attempts": {[]string{"check", "restart", "cordon"}, func(d *v1alpha1.Diagnosis) { d.Spec.Cancel = true }, 2, false},
+		"its outcome is unknown":              {[]string{"check", "restart", "cordon"}, func(d *v1alpha1.Diagnosis) { d.Status.Results[0].State = v1alpha1.ResultUnknown }, 1, false},
+		"another repair is next on its path":  {[]string{"check", "restart", "cordon"}, func(d *v1alpha1.Diagnosis) { awaits(d, 3) }, 1, false},
 		"the agent has not read the outcome": {[]string{"check", "restart", "cordon"}, func(d *v1alpha1.Diagnosis) {
 			now := metav1.NowMicro()
 			d.Status.Remediations[0].Outcome = &v1alpha1.RemediationOutcome{State: v1alpha1.ResultFailed, StartTime: now, CompletionTime: &now}
 			d.Status.Results[0].State = v1alpha1.ResultAwaitingApproval
-		}, true},
+		}, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := metav1.NowMicro()
@@ -389,7 +484,7 @@ func TestWhatFollowsAFailedRepair(t *testing.T) {
 				test.change(d)
 			}
 			p := &v1alpha1.RemediationPolicy{Spec: v1alpha1.RemediationPolicySpec{Mode: v1alpha1.ModeEnforce}}
-			p.Spec.Escalation = []v1alpha1.EscalationStep{{Operation: "restart", Order: 1, Attempts: 1}, {Operation: "cordon", Order: 2, Attempts: 1}}
+			p.Spec.Escalation = []v1alpha1.EscalationStep{{Operation: "restart", Order: 1, Attempts: test.attempts}, {Operation: "cordon", Order: 2, Attempts: 1}}
 			node := func(o client.Object) []string { return []string{o.(*v1alpha1.Diagnosis).Spec.NodeName} }
 			c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(set, d).WithIndex(&v1alpha1.Diagnosis{}, byNode, node).Build()
 			l := &look{reconciler: &reconciler{client: c, live: c, config: &Config{Log: slog.New(slog.DiscardHandler)}}, d: d, now: now.Time}

@@ -73,8 +73,12 @@ func (l *look) follow(ctx context.Context, last *made) (*v1alpha1.Diagnosis, err
 }
 
 // checkAgain runs the checks before a repair again, if nothing else reports whether it helped, and
-// puts their result into o. why says what is pending, or why there is no result.
+// puts their result into o. why says what is pending, or why there is no result. The checks of a
+// cancelled run are not repeated, because the follow-up Diagnosis would also make the next attempt.
 func (l *look) checkAgain(ctx context.Context, last *made, deadline time.Time, o *policy.Observation) (why string, pending bool, err error) {
+	if l.d.Spec.Cancel {
+		return "the run was cancelled, so its checks are not repeated", false, nil
+	}
 	checks, err := l.checksBefore(ctx, last.id)
 	if err != nil {
 		return "", false, err
@@ -86,7 +90,7 @@ func (l *look) checkAgain(ctx context.Context, last *made, deadline time.Time, o
 	if err != nil {
 		return "", false, err
 	}
-	why = "Diagnosis " + f.Name + " is checking again"
+	done := "Diagnosis " + f.Name + " has checked again"
 	left := len(checks)
 	for _, id := range checks {
 		res := f.Status.Result(id)
@@ -99,7 +103,7 @@ func (l *look) checkAgain(ctx context.Context, last *made, deadline time.Time, o
 			if o.Ready.After(o.Now) {
 				o.Ready = deadline
 			}
-			return why, false, nil
+			return done, false, nil
 		case res.State == v1alpha1.ResultSucceeded:
 			left--
 		}
@@ -107,11 +111,11 @@ func (l *look) checkAgain(ctx context.Context, last *made, deadline time.Time, o
 	switch {
 	case left == 0:
 		o.Problem, o.Seen = v1alpha1.ProblemLasts, time.Time{}
-		return why, false, nil
+		return done, false, nil
 	case f.Status.Phase.Ended():
 		return "Diagnosis " + f.Name + " checked again without an answer", false, nil
 	}
-	return why, true, nil
+	return "Diagnosis " + f.Name + " is checking again", true, nil
 }
 
 // checksBefore returns the checks that succeeded on the path to a repair before it was made. While
@@ -158,11 +162,11 @@ func passed(d *v1alpha1.Diagnosis, g *graph.Graph, id int) []int {
 
 // tryAgain creates a follow-up Diagnosis if a repair has not helped and the escalation's next step is
 // the same repair again, or a later one that this run can't reach because a failed repair ends its
-// path.
+// path. Nothing follows a cancelled run.
 func (l *look) tryAgain(ctx context.Context, v *view, last *made) error {
 	n := v.cluster.Node(l.d.Spec.NodeName)
-	if n == nil || last.state == v1alpha1.ResultUnknown {
-		return nil // a person must check
+	if n == nil || l.d.Spec.Cancel || last.state == v1alpha1.ResultUnknown {
+		return nil // if its outcome is unknown, a person must check
 	}
 	attempts, err := l.attempts(ctx, l.d)
 	if err != nil {
@@ -195,7 +199,7 @@ func (l *look) tryAgain(ctx context.Context, v *view, last *made) error {
 // stopped reports whether a repair has failed and the run makes no other one instead.
 func (l *look) stopped(last *made) bool {
 	waits := l.d.Status.AwaitingApproval()
-	return last.state == v1alpha1.ResultFailed && !l.d.Spec.Cancel && (waits == nil || int(waits.ID) == last.id)
+	return last.state == v1alpha1.ResultFailed && (waits == nil || int(waits.ID) == last.id)
 }
 
 // leadsTo reports whether an operation comes after a node of the OperationSet's graph.
@@ -208,19 +212,7 @@ func (l *look) leadsTo(ctx context.Context, id int, operation string) (bool, err
 	if err != nil {
 		return false, nil //nolint:nilerr // it was changed: nothing can run again
 	}
-	after := map[int]bool{id: true}
-	for _, n := range g.Order() {
-		if !after[n] {
-			continue
-		}
-		for _, to := range g.Node(n).To {
-			if g.Node(to).Operation == operation {
-				return true, nil
-			}
-			after[to] = true
-		}
-	}
-	return false, nil
+	return slices.Contains(later(g, id), operation), nil
 }
 
 // runs returns the Diagnosis that this one follows, and whether it is still running.

@@ -125,7 +125,10 @@ func attemptsOf(d *v1alpha1.Diagnosis) []policy.Attempt {
 		if all[i].begun.IsZero() {
 			continue
 		}
-		a := policy.Attempt{Diagnosis: d.UID, Operation: all[i].operation, Started: all[i].allowed, State: policy.NotHelped}
+		a := policy.Attempt{
+			Diagnosis: d.UID, Operation: all[i].operation, Started: all[i].allowed, State: policy.NotHelped,
+			Failed: all[i].state != v1alpha1.ResultSucceeded,
+		}
 		if i+1 == len(all) {
 			a.State = stateOf(d, &all[i])
 			a.Over = d.Status.Phase.Ended() && d.Status.Phase != v1alpha1.PhaseUnknown

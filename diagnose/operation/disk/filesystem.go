@@ -162,7 +162,7 @@ func holdsData(m *hostfs.Mount) bool {
 	return strings.HasPrefix(m.FSType, "fuse.") && m.FSType != "fuse.lxcfs"
 }
 
-// readFilesystem reads the state of a filesystem without accessing the filesystem itself.
+// readFilesystem reads the state of a filesystem without accessing the filesystem or its device.
 func readFilesystem(h operation.Host, m hostfs.Mount) *filesystem {
 	f := &filesystem{Mount: m}
 	if m.DeviceMajor != 0 {
@@ -186,16 +186,13 @@ func readFilesystem(h operation.Host, m hostfs.Mount) *filesystem {
 func (f *filesystem) readOnly() bool { return f.SuperReadOnly || f.refusing != "" }
 
 // refusesWrites returns why a filesystem that should be writable refuses writes; empty: it does
-// not, or it is mounted read-only without a visible reason.
+// not, it is mounted read-only without a visible reason, or only [seeStopped] finds out.
 func refusesWrites(h operation.Host, f *filesystem) string {
-	stopped, _ := h.FS.Ext4Stopped(&f.Mount, f.device) // if unreadable, it counts as not stopped
 	switch {
 	case f.EmergencyRO:
 		return "emergency-ro"
 	case f.Shutdown:
 		return "shutdown"
-	case stopped:
-		return "it had an error since it was mounted, and errors stop writes"
 	case !f.SuperReadOnly:
 		return ""
 	case f.errors() > 0:
@@ -206,20 +203,31 @@ func refusesWrites(h operation.Host, f *filesystem) string {
 	return ""
 }
 
-// seeShutdown checks whether an XFS has shut down after an error, which mountinfo does not show. It
-// does nothing for other filesystems.
-func seeShutdown(h operation.Host, ctx context.Context, patient operation.Patience, f *filesystem) error {
-	if f.FSType != "xfs" {
+// seeStopped checks whether an XFS or ext4 has stopped writing after an error, which mountinfo does
+// not show. It does nothing for other filesystems. The check of a disk that does not answer is
+// abandoned.
+func seeStopped(h operation.Host, ctx context.Context, patient operation.Patience, f *filesystem) error {
+	var reason string
+	var check func() (bool, error)
+	switch f.FSType {
+	case "xfs":
+		reason = "shutdown"
+		check = func() (bool, error) { return h.FS.XFSShutDown(f.Major, f.Minor, f.Path) }
+	case "ext4":
+		reason = "it had an error since it was mounted, and errors stop writes"
+		check = func() (bool, error) {
+			stopped, _ := h.FS.Ext4Stopped(&f.Mount, f.device) // if unreadable, it counts as not stopped
+			return stopped, nil
+		}
+	default:
 		return nil
 	}
-	down, err := operation.Look(ctx, patient, operation.LookLimit, func() (bool, error) {
-		return h.FS.XFSShutDown(f.Major, f.Minor, f.Path)
-	})
+	stopped, err := operation.Look(ctx, patient, operation.LookLimit, check)
 	if err != nil {
-		return fmt.Errorf("check whether %s has shut down: %w", f, err)
+		return fmt.Errorf("check whether %s has stopped writing: %w", f, err)
 	}
-	if down {
-		f.Shutdown, f.refusing = true, "shutdown"
+	if stopped {
+		f.refusing = reason
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/hungfile"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
@@ -176,6 +177,33 @@ func TestFilesystemsOfAPod(t *testing.T) {
 	}
 	if no := operationtest.Refuse(t, CheckFilesystemReadonly(h), map[string]string{"deviceNumber": "259:2"}); !strings.Contains(no.Message, "records no errors") {
 		t.Errorf("%+v", no)
+	}
+}
+
+// A disk that does not answer while the superblock of its ext4 is read costs only that check: the
+// errors that sysfs has are reported.
+func TestExt4OnADiskThatHangs(t *testing.T) {
+	h := operationtest.HostOf(t, map[string]string{
+		"/proc/1/mountinfo":    "20 1 8:0 / /data rw - ext4 /dev/sda rw,errors=remount-ro\n",
+		"/sys/devices/sda/dev": "8:0\n", "/sys/class/block/sda": "-> ../../devices/sda", "/sys/dev/block/8:0": "-> ../../devices/sda",
+		"/sys/fs/ext4/sda/errors_count": "1\n", "/sys/fs/ext4/sda/last_error_time": "1795287600\n", "/sys/fs/ext4/sda/last_error_func": "ext4_lookup\n",
+		"/dev/sda": strings.Repeat("\x00", 4096),
+	})
+	hungfile.Hold(t, h.FS.Path("/dev/sda"))
+	out, _ := operationtest.Succeed(t, DiskErrors(h), map[string]string{"mountPoint": "/data"}) // it does not read the disk
+	if !strings.HasPrefix(out.Results["filesystemErrors"], "ext4 on sda at /data: 1 error") {
+		t.Errorf("%v", out.Results)
+	}
+	out, kept := operationtest.Succeed(t, Mounts(h), map[string]string{"mountPoint": "/data"})
+	if r := out.Results; r["errors"] != "1" || !strings.Contains(r["note"], "no answer within") {
+		t.Errorf("%v\n%s", r, kept.Files["mounts.txt"])
+	}
+	if _, _, err := operationtest.Perform(t, CheckFilesystemReadonly(h), map[string]string{"mountPoint": "/data"}); err == nil || !strings.Contains(err.Error(), "no answer within") {
+		t.Errorf("%v", err)
+	}
+	out, _ = operationtest.Succeed(t, CheckFilesystemErrors(h), map[string]string{"mountPoint": "/data"})
+	if out.Results["errors"] != "1" {
+		t.Errorf("%v", out.Results)
 	}
 }
 

@@ -40,13 +40,15 @@ func checkFilesystem(h operation.Host, ctx context.Context, patient operation.Pa
 	var found []*filesystem
 	var text []string
 	for _, fs := range list {
-		if err := seeShutdown(h, ctx, patient, fs); err != nil {
-			if len(list) == 1 || ctx.Err() != nil {
+		err := seeStopped(h, ctx, patient, fs)
+		s := says(fs)
+		if err != nil {
+			if len(list) == 1 && s == "" || ctx.Err() != nil {
 				return operation.Output{}, err
 			}
 			f.Note("%v", err)
 		}
-		if s := says(fs); s != "" {
+		if s != "" {
 			found = append(found, fs)
 			text = append(text, s)
 		}

@@ -71,7 +71,7 @@ func mounts(h operation.Host, ctx context.Context, patient operation.Patience, c
 	add := func(name string, fs *filesystem, what string) { lists[name] = append(lists[name], fs.shownPath()+what) }
 	err = f.Artifact(call, "mounts.txt", func(w *operation.Page) {
 		for _, fs := range list {
-			if err := seeShutdown(h, ctx, patient, fs); err != nil {
+			if err := seeStopped(h, ctx, patient, fs); err != nil {
 				f.Note("%v", err)
 			}
 			usage, err := usage(h, ctx, patient, call.Parameters.Duration("limit"), fs)
