@@ -43,7 +43,6 @@ type clusterReporter struct {
 
 	mu      sync.Mutex
 	changes map[string]*unwritten // of conditions, by type
-	acked   map[string]time.Time  // when the API server last acknowledged a write, by object
 }
 
 // openCluster creates the cluster reporter if a cluster is configured. It does not connect.
@@ -60,7 +59,7 @@ func (p *parts) openCluster() error {
 
 func (p *parts) newClusterReporter() (*clusterReporter, error) {
 	cfg, to := &p.cfg, p.cfg.cluster
-	r := &clusterReporter{log: p.log, diagnoses: p.diagnoses, latency: newLatency(), changes: make(map[string]*unwritten), acked: make(map[string]time.Time)}
+	r := &clusterReporter{log: p.log, diagnoses: p.diagnoses, latency: newLatency(), changes: make(map[string]*unwritten)}
 	var err error
 	if cfg.Kube.WriteConditions {
 		// The patcher itself limits its writes to one a second.
@@ -183,12 +182,11 @@ func (r *clusterReporter) set(list []problem.Condition) {
 }
 
 func (r *clusterReporter) conditionsAcked(ack conditions.Ack) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.acked[objectCondition] = ack.At
 	if ack.Heartbeat {
 		return
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, c := range ack.Written {
 		if fault := r.changesOf(c.Type).ack(c); !fault.IsZero() {
 			r.latency.WithLabelValues(objectCondition).Observe(ack.At.Sub(fault).Seconds())
@@ -197,9 +195,5 @@ func (r *clusterReporter) conditionsAcked(ack conditions.Ack) {
 }
 
 func (r *clusterReporter) eventAcked(fault time.Time) {
-	now := time.Now()
-	r.latency.WithLabelValues(objectEvent).Observe(now.Sub(fault).Seconds())
-	r.mu.Lock()
-	r.acked[objectEvent] = now
-	r.mu.Unlock()
+	r.latency.WithLabelValues(objectEvent).Observe(time.Since(fault).Seconds())
 }

@@ -43,7 +43,7 @@ func TestReportLatencyOfAConditionThatChangesAgain(t *testing.T) {
 		"it changed back before the write": {[]step{{0, true, first, true}, {1, true, more, false}, {2, true, first, false}, {99, true, more, false}, {100, false, more, true}}, []float64{1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &clusterReporter{latency: newLatency(), changes: map[string]*unwritten{}, acked: map[string]time.Time{}}
+			r := &clusterReporter{latency: newLatency(), changes: map[string]*unwritten{}}
 			var err error
 			if r.conditions, err = conditions.New(conditions.Config{Client: kubernetes.NewForConfigOrDie(&rest.Config{Host: "none.invalid"}), Node: "n1"}); err != nil {
 				t.Fatal(err)

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"maps"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,14 +58,13 @@ func (r *clusterReporter) Collect(ch chan<- prometheus.Metric) {
 	wrote := func(object, outcome string, n uint64) {
 		ch <- prometheus.MustNewConstMetric(d.writes, prometheus.CounterValue, float64(n), object, outcome)
 	}
-	r.mu.Lock()
-	acked := maps.Clone(r.acked)
-	r.mu.Unlock()
+	acked := map[string]time.Time{}
 	if r.conditions != nil {
 		s := r.conditions.Stats()
 		for _, o := range conditions.Outcomes() {
 			wrote(objectCondition, string(o), s.Writes[o])
 		}
+		acked[objectCondition] = s.LastAcked
 	}
 	if r.lease != nil {
 		s := r.lease.Stats()
@@ -80,6 +78,7 @@ func (r *clusterReporter) Collect(ch chan<- prometheus.Metric) {
 		for _, o := range events.Outcomes() {
 			wrote(objectEvent, string(o), s.Requests[o])
 		}
+		acked[objectEvent] = s.LastAcked
 	}
 	if r.diagnoses != nil {
 		acked[objectDiagnosis] = r.collectDiagnoses(wrote)

@@ -99,6 +99,24 @@ func TestEventsCarryTheirEvidence(t *testing.T) {
 	}
 }
 
+// The number of occurrences that are not reported on their pods changes without a new occurrence:
+// the Node's Event keeps its evidence.
+func TestEvidenceOutlastsAPodThatIsGivenUp(t *testing.T) {
+	a := newAgent(t, func(c *events.Config) { c.PodWait = 300 * time.Millisecond })
+	a.reportOf(oomEvent(32<<20), "f00")
+	var on []corev1.Event
+	await.Until(t, "the Node's Event says so", time.Minute, func() bool {
+		on = a.onNode()
+		return len(on) == 1 && strings.HasSuffix(on[0].Message, "(1 of 1 not reported on their pods)")
+	})
+	if f := event.FactsOf(on[0].Annotations); f.Verdict != "memcg" || f.Doc != "problems/OOMKilling" || len(f.Evidence) < 2 || len(f.Excluded) != 1 {
+		t.Errorf("%+v", f)
+	}
+	if got := a.sink.Stats().Requests[events.Patched]; got != 1 {
+		t.Errorf("%d patches: the Event must be created before its pod is given up", got)
+	}
+}
+
 // Evidence that the API server does not have survives a restart; other evidence is not kept.
 func TestEvidenceOutlastsARestart(t *testing.T) {
 	a := newAgent(t, func(c *events.Config) { c.PodWait = time.Minute })

@@ -2,6 +2,8 @@ package events
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,14 +62,24 @@ func read(err error) answer {
 			}
 		}
 		return gone
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsUnsupportedMediaType(err):
+	case apierrors.IsRequestEntityTooLargeError(err), apierrors.IsUnsupportedMediaType(err), apierrors.IsInvalid(err) && namesField(err):
 		return invalid
-	case apierrors.IsForbidden(err), apierrors.IsConflict(err):
+	case apierrors.IsForbidden(err), apierrors.IsConflict(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return refused
 	}
 	// Timeouts, broken connections, 401 (a token is renewed within a minute), 429 and all server
 	// errors.
 	return away
+}
+
+// namesField reports whether the API server names an invalid field. A ValidatingAdmissionPolicy
+// answers 422 without one.
+func namesField(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field != "" })
 }
 
 // outcomeOf returns the outcome of a request. Not every 403 means missing permission, and a 404

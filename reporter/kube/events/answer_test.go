@@ -24,10 +24,12 @@ func TestAnswersOfATroubledServer(t *testing.T) {
 	}{
 		{http.StatusUnauthorized, away},
 		{http.StatusForbidden, refused},
-		{http.StatusNotFound, gone},   // for example from a proxy
-		{http.StatusConflict, exists}, // for a create
+		{http.StatusNotFound, gone},      // for example from a proxy
+		{http.StatusConflict, exists},    // for a create
+		{http.StatusBadRequest, refused}, // a webhook that sets no code
 		{http.StatusRequestEntityTooLarge, invalid},
-		{http.StatusUnprocessableEntity, invalid},
+		{http.StatusUnsupportedMediaType, invalid},
+		{http.StatusUnprocessableEntity, refused}, // a ValidatingAdmissionPolicy
 		{http.StatusTooManyRequests, away},
 		{http.StatusInternalServerError, away},
 		{http.StatusBadGateway, away},

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
@@ -66,7 +67,7 @@ func (m *model) create(_ context.Context, e *corev1.Event) error {
 		return err
 	}
 	if strings.HasPrefix(e.Namespace, "bad") {
-		return apierrors.NewInvalid(schema.GroupKind{Kind: "Event"}, e.Name, nil)
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "Event"}, e.Name, field.ErrorList{field.Invalid(field.NewPath("metadata", "labels"), "no label!", "")})
 	}
 	if _, ok := m.now[e.Name]; ok {
 		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "events"}, e.Name)

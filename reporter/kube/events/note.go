@@ -50,14 +50,16 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 }
 
 // away records that a request got no answer or an error of the server. It may be for this Event
-// alone, for example because a webhook for its namespace is down: then others are sent meanwhile.
+// alone, for example because a webhook for its namespace is down or the namespace has a rate limit:
+// then others are sent meanwhile.
 func (k *Sink) away(s *series, err error, now time.Time) {
 	k.out.failed(now, wished(err))
 	if !k.out.logged && s.fails == 0 { // otherwise it would be logged after each Event that is accepted
 		k.out.logged = true
 		k.cfg.Log.Warn("API server does not accept Events; keeping them", "error", err)
 	}
-	if o := conditions.OutcomeOf(err); o == conditions.ServerError || o == conditions.TimedOut {
+	switch conditions.OutcomeOf(err) {
+	case conditions.ServerError, conditions.TimedOut, conditions.Throttled:
 		s.fails++
 		s.due = now.Add(backoff(s.fails, lastFailed))
 	}
@@ -78,6 +80,7 @@ func (s *series) contradicted(now time.Time) {
 // took records that the API server has what was sent.
 func (k *Sink) took(w *write, now time.Time) (fault time.Time) {
 	s := w.s
+	k.stats.LastAcked = now
 	s.Acked, s.AckedUnreported = w.count, w.unreported
 	if !s.dirty() {
 		s.Event = nil

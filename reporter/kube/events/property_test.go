@@ -14,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -363,75 +365,122 @@ func (w *world) check(unreported map[string]uint64) {
 	}
 }
 
-// partlyDown is an API server that fails each Event in the namespace shop, as with a webhook that is
-// down and has the failure policy Fail.
+// fires adds an occurrence of a temporary problem.
+func (w *world) fires(rule, pod string) {
+	w.append(problem.Transition{Problem: &problem.Problem{Rule: rule, Group: pod, Pod: pod, Reason: "R", State: problem.Firing, LastSeen: time.Now()}})
+}
+
+// lasts sends what is due for some time.
+func (w *world) lasts(d time.Duration) {
+	w.sink.drain()
+	for until := time.Now().Add(d); time.Now().Before(until); {
+		next, wait := w.sink.next(time.Now(), false)
+		if next != nil {
+			w.sink.request(w.t.Context(), next)
+		} else {
+			time.Sleep(min(wait, time.Until(until)))
+		}
+	}
+}
+
+// onNode returns the counts of the Node's Events, the lowest first.
+func (w *world) onNode() (counts []int64) {
+	for name, n := range w.api.reported {
+		if !w.api.onPod[name] {
+			counts = append(counts, n)
+		}
+	}
+	slices.Sort(counts)
+	return counts
+}
+
+// partlyDown is an API server that accepts no Event in a namespace, or in any if it is empty, until
+// it is up.
 type partlyDown struct {
 	*model
-	up       bool
-	requests int
+	namespace string
+	err       error
+	up        bool
+	requests  int
 }
 
 func (p *partlyDown) create(ctx context.Context, e *corev1.Event) error {
 	p.requests++
-	if e.Namespace == "shop" && !p.up {
-		return apierrors.NewInternalError(errors.New("failed calling webhook"))
+	if !p.up && (p.namespace == "" || e.Namespace == p.namespace) {
+		return p.err
 	}
 	return p.model.create(ctx, e)
 }
 
 // Events that the API server always fails do not hold up the others.
 func TestEventsThatAlwaysFail(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
-		defer func() { w.journal.Close() }()
-		api := &partlyDown{model: w.api}
-		w.sink.api = api
-		fires := func(rule, pod string) {
-			w.append(problem.Transition{Problem: &problem.Problem{Rule: rule, Group: pod, Pod: pod, Reason: "R", State: problem.Firing, LastSeen: time.Now()}})
-		}
-		lasts := func(d time.Duration) {
-			w.sink.drain()
-			for until := time.Now().Add(d); time.Now().Before(until); {
-				next, wait := w.sink.next(time.Now(), false)
-				if next != nil {
-					w.sink.request(t.Context(), next)
-				} else {
-					time.Sleep(min(wait, time.Until(until)))
+	for name, err := range map[string]error{
+		"a webhook is down":               apierrors.NewInternalError(errors.New("failed calling webhook")),
+		"the namespace has a rate limit":  apierrors.NewTooManyRequestsError("limit reached on type Namespace for key shop"),
+		"the rate limit has a retry time": apierrors.NewTooManyRequests("limit reached", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 1)
+				defer func() { w.journal.Close() }()
+				api := &partlyDown{model: w.api, namespace: "shop", err: err}
+				w.sink.api = api
+				for i := range 5 {
+					w.fires("oom-kill", fmt.Sprint("shop-", i))
 				}
-			}
-		}
-		onNode := func() (counts []int64) {
-			for name, n := range w.api.reported {
-				if !w.api.onPod[name] {
-					counts = append(counts, n)
+				w.lasts(10 * time.Minute)
+				if got := w.onNode(); !slices.Equal(got, []int64{5}) {
+					t.Errorf("after 10 minutes the Node's Events tell of %d, want 5", got)
 				}
-			}
-			slices.Sort(counts)
-			return counts
-		}
-		for i := range 5 {
-			fires("oom-kill", fmt.Sprint("shop-", i))
-		}
-		lasts(10 * time.Minute)
-		if got := onNode(); !slices.Equal(got, []int64{5}) {
-			t.Errorf("after 10 minutes the Node's Events tell of %d, want 5", got)
-		}
-		if api.requests > 100 {
-			t.Errorf("%d requests", api.requests)
-		}
-		fires("disk", "")
-		fires("oom-kill", "other-1")
-		lasts(lastRetry + time.Second)
-		if got := onNode(); !slices.Equal(got, []int64{1, 6}) {
-			t.Errorf("the Node's Events tell of %d, want 1 and 6", got)
-		}
-		if len(w.api.reported) != 3 {
-			t.Errorf("%d Events, want those of the Node and the other pod", len(w.api.reported))
-		}
-		api.up = true
-		lasts(lastRetry + time.Second)
-		if n := w.sink.Stats().Waiting; n != 0 || len(w.api.reported) != 3+5 {
-			t.Errorf("%d Events in the end, %d wait", len(w.api.reported), n)
-		}
-	})
+				if api.requests > 100 {
+					t.Errorf("%d requests", api.requests)
+				}
+				w.fires("disk", "")
+				w.fires("oom-kill", "other-1")
+				w.lasts(lastRetry + time.Second)
+				if got := w.onNode(); !slices.Equal(got, []int64{1, 6}) {
+					t.Errorf("the Node's Events tell of %d, want 1 and 6", got)
+				}
+				if len(w.api.reported) != 3 {
+					t.Errorf("%d Events, want those of the Node and the other pod", len(w.api.reported))
+				}
+				api.up = true
+				w.lasts(lastRetry + time.Second)
+				if n := w.sink.Stats().Waiting; n != 0 || len(w.api.reported) != 3+5 {
+					t.Errorf("%d Events in the end, %d wait", len(w.api.reported), n)
+				}
+			})
+		})
+	}
+}
+
+// A policy that denies Events for a while silences none of them: they are sent when it accepts them.
+func TestEventsThatAPolicyDenies(t *testing.T) {
+	// As the API server answers for a ValidatingAdmissionPolicy.
+	denied := apierrors.NewInvalid(schema.GroupKind{Kind: "Event"}, "e", nil)
+	denied.ErrStatus.Details.Causes = []metav1.StatusCause{{Message: "failed expression: false"}}
+	for name, err := range map[string]error{"policy": denied, "webhook": apierrors.NewBadRequest("admission webhook denied the request")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 1)
+				defer func() { w.journal.Close() }()
+				api := &partlyDown{model: w.api, err: err}
+				w.sink.api = api
+				w.fires("oom-kill", "shop-1")
+				w.lasts(time.Minute)
+				api.up = true
+				w.lasts(3 * time.Minute)
+				for range 2 {
+					w.fires("oom-kill", "shop-1")
+					w.lasts(4 * time.Minute)
+				}
+				if got, st := w.onNode(), w.sink.Stats(); !slices.Equal(got, []int64{3}) || len(w.api.reported) != 2 || st.Waiting != 0 {
+					t.Errorf("the Node's Events tell of %d of 3; %d Events, %d wait; %+v", got, len(w.api.reported), st.Waiting, st.Rules)
+				}
+				if api.requests > 30 {
+					t.Errorf("%d requests", api.requests)
+				}
+			})
+		})
+	}
 }

@@ -97,20 +97,23 @@ func (s *series) annotations() map[string]string {
 	return f.Annotations()
 }
 
-// patch returns the patch of an Event whose series goes on. It removes facts of an earlier
-// occurrence.
-func patch(e *corev1.Event) ([]byte, error) {
-	annotations := map[string]any{}
-	for _, key := range event.AnnotationKeys() {
-		annotations[key] = nil
-		if value, ok := e.Annotations[key]; ok {
-			annotations[key] = value
-		}
+// patch returns the patch of an Event whose series goes on. With facts, it has those of the latest
+// occurrence and removes those of an earlier one; without, the Event keeps its facts.
+func patch(e *corev1.Event, facts bool) ([]byte, error) {
+	fields := map[string]any{
+		"count": e.Count, "lastTimestamp": e.LastTimestamp, "message": e.Message, "type": e.Type, "reason": e.Reason,
 	}
-	b, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"annotations": annotations},
-		"count":    e.Count, "lastTimestamp": e.LastTimestamp, "message": e.Message, "type": e.Type, "reason": e.Reason,
-	})
+	if facts {
+		annotations := map[string]any{}
+		for _, key := range event.AnnotationKeys() {
+			annotations[key] = nil
+			if value, ok := e.Annotations[key]; ok {
+				annotations[key] = value
+			}
+		}
+		fields["metadata"] = map[string]any{"annotations": annotations}
+	}
+	b, err := json.Marshal(fields)
 	if err != nil {
 		return nil, fmt.Errorf("patch of an event: %w", err)
 	}

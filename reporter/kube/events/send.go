@@ -15,6 +15,7 @@ type write struct {
 	s                 *series
 	event             *corev1.Event
 	patch             bool
+	facts             bool // of the latest occurrence, which the API server does not have
 	count, unreported uint64
 }
 
@@ -105,7 +106,10 @@ func (k *Sink) next(now time.Time, flush bool) (*write, time.Duration) {
 		s.every = k.cfg.PatchEvery // there was a quiet time in between
 	}
 	s.sending = true
-	return &write{s: s, event: s.render(k.cfg.Node, k.cfg.Namespace, k.cfg.Pods.Pod), patch: s.Created, count: s.Count, unreported: s.Unreported}, 0
+	return &write{
+		s: s, event: s.render(k.cfg.Node, k.cfg.Namespace, k.cfg.Pods.Pod),
+		patch: s.Created, facts: s.Acked != s.Count, count: s.Count, unreported: s.Unreported,
+	}, 0
 }
 
 // locate finds the pod of a series. If the pod stays unknown, the series is given up after a
@@ -116,18 +120,18 @@ func (k *Sink) locate(s *series, now time.Time) bool {
 		s.Where = &p
 		return true
 	}
-	if s.asked.Before(k.out.ended) {
-		s.asked = k.out.ended
-	}
-	if s.asked.IsZero() {
+	switch {
+	case s.asked.IsZero():
 		s.asked = now
+	case s.asked.Before(k.out.ended):
+		s.asked = k.out.ended
 	}
 	limit := k.cfg.PodWait
 	if !k.cfg.Pods.Known(s.asked) {
 		limit *= 12
 	}
 	s.due = now.Add(podLook)
-	if now.Sub(s.asked) >= limit {
+	if k.out.fails == 0 && now.Sub(s.asked) >= limit {
 		k.table.lose(s, AstrayPod)
 		k.change = true
 	}
@@ -142,7 +146,7 @@ func (k *Sink) request(run context.Context, w *write) {
 	if w.patch {
 		k.cfg.Fault(StagePatching)
 		var data []byte
-		if data, err = patch(w.event); err == nil {
+		if data, err = patch(w.event, w.facts); err == nil {
 			err = k.api.patch(ctx, w.event.Namespace, w.event.Name, data)
 		}
 		k.cfg.Fault(StagePatched)

@@ -60,7 +60,7 @@ type series struct {
 	due     time.Time     // no request before; zero: at once
 	every   time.Duration // current time between writes
 	tries   int           // refusals in a row
-	fails   int           // in a row, of requests that the API server failed or did not answer in time
+	fails   int           // in a row, of requests that the API server failed, throttled or did not answer in time
 	asked   time.Time     // since when its pod is looked up
 	sending bool
 	kernel  time.Time // kernel's time of the first occurrence, until acknowledged

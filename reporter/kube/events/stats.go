@@ -3,6 +3,7 @@ package events
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
@@ -31,7 +32,9 @@ type Stats struct {
 	Series      int // current number of series
 	Waiting     int // series with something the API server doesn't have yet
 
-	Requests map[conditions.Outcome]uint64 // of this process
+	// Of this process.
+	Requests  map[conditions.Outcome]uint64
+	LastAcked time.Time // of the last accepted request; zero: none
 }
 
 // RuleStats counts a rule's occurrences. Once all is sent, the counts of its Events on the Node
