@@ -2,6 +2,7 @@ package detector_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,4 +73,45 @@ func TestObserveLasting(t *testing.T) {
 	e.Replace(set, at(13*time.Minute))
 	again(14*time.Minute, names, []string{"added"}, "added sda firing", "Ill=True R")
 	again(15*time.Minute, names, nil)
+}
+
+// A reload that removes or changes the rule whose event began a problem lets the level rule of the
+// same fault report it again.
+func TestLastingOutlivesTheRuleThatBeganIt(t *testing.T) {
+	const (
+		level = `
+- {name: level, fault: ro, events: [mount.readonly], groupBy: [device.name], condition: Sick, reason: R, message: m, clearWhen: event.kind == "mount.writable"}
+`
+		line = `- {name: line, fault: ro, events: [log], pattern: 'remount (?P<device>\w+)', groupBy: [match.device], condition: Sick, reason: L, message: m, clearAfter: 1h}
+`
+		other = `- {name: line, events: [log], pattern: 'remount (?P<device>\w+)', groupBy: [match.device], condition: Ill, reason: L, message: m, clearAfter: 1h}
+`
+		words = `- {name: line, fault: ro, events: [log], pattern: 'remount (?P<device>\w+)', groupBy: [match.device], condition: Sick, reason: L, message: n, clearAfter: 2h}
+`
+	)
+	for name, c := range map[string]struct {
+		after   string
+		matched []string
+	}{
+		"removed":       {level, []string{"level"}},
+		"another fault": {level + other, []string{"level"}},
+		"other words":   {level + words, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := detector.NewEngine(ruleSet(t, level+line))
+			want(t, e.Observe(logged(0, "remount sda"), at(0)), "line sda firing", "Sick=True L")
+			e.Observe(readOnly(time.Second, "sda"), at(time.Second))
+			set := ruleSet(t, c.after)
+			names := set.NewSince(e.Rules())
+			e.Replace(set, at(time.Minute))
+			matched, _ := e.ObserveLasting(readOnly(2*time.Minute, "sda"), names, at(2*time.Minute))
+			if !slices.Equal(matched, c.matched) {
+				t.Errorf("%q matched, want %q", matched, c.matched)
+			}
+			want(t, e.Tick(at(24*time.Hour)))
+			if got := conditionOf(e); !strings.HasPrefix(got, "True") {
+				t.Errorf("condition %s, want True while the filesystem refuses writes", got)
+			}
+		})
+	}
 }

@@ -317,3 +317,42 @@ func TestTwoSourcesCountExactly(t *testing.T) {
 		}
 	}
 }
+
+// The quiet time of a problem begins anew after a time without kernel messages, and not after one
+// in which another log had them.
+func TestQuietTimeWhileALogWasDown(t *testing.T) {
+	kernel := func(stem string, up bool) *event.Event {
+		ev := source(stem, up)
+		ev.SourceUp.Kernel = true
+		return ev
+	}
+	for name, c := range map[string]struct {
+		logs  string
+		alone bool // kmsg is down at the same time
+		want  []string
+	}{
+		"another log of the kernel's": {"kernel", false, []string{"r  resolved", "Sick=False Well"}},
+		"no other":                    {"kernel", true, nil},
+		"named":                       {"kernel, journald", false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := detector.NewEngine(ruleSet(t, "\n- {name: r, events: [log], logs: ["+c.logs+"], pattern: oops, condition: Sick, reason: R, message: m, clearAfter: 1h}\n"))
+			e.Observe(kernel("log/kmsg", true), at(0))
+			e.Observe(kernel("log/journald", true), at(0))
+			want(t, e.Observe(logged(0, "oops"), at(0)), "r  firing", "Sick=True R")
+			if c.alone {
+				e.Observe(kernel("log/kmsg", false), at(29*time.Minute))
+			}
+			e.Observe(kernel("log/journald", false), at(30*time.Minute))
+			e.Observe(kernel("log/journald", true), at(31*time.Minute))
+			if c.alone {
+				e.Observe(kernel("log/kmsg", true), at(40*time.Minute))
+			}
+			want(t, e.Tick(at(time.Hour)), c.want...)
+			if c.want == nil {
+				want(t, e.Tick(at(91*time.Minute-time.Second)))
+				want(t, e.Tick(at(91*time.Minute)), "r  resolved", "Sick=False Well")
+			}
+		})
+	}
+}

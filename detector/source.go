@@ -59,7 +59,8 @@ func (e *Engine) sourceChanged(d *event.SourceData, now time.Duration) {
 		for _, en := range sortedEntries(s) {
 			signal := en.signal()
 			if ofSignal := signal != nil && signal.looksAt(d.Stem, st); ofSignal || en.rule.looksAt(d.Stem, st) {
-				e.sourceOf(en, ofSignal, d.Up, now)
+				missed := e.needs(en.rule.Rule, d.Stem, st) || ofSignal && e.needs(signal, d.Stem, st)
+				e.sourceOf(en, ofSignal, missed, d.Up, now)
 			}
 		}
 	}
@@ -69,8 +70,8 @@ func (e *Engine) sourceChanged(d *event.SourceData, now time.Duration) {
 func reasonText(reason string) string { return cmp.Or(display.Safe(reason, 200), "down") }
 
 // sourceOf updates an entry after one of its sources came up or went down. ofSignal: the source
-// reports the entry's level signal.
-func (e *Engine) sourceOf(en *entry, ofSignal, up bool, now time.Duration) {
+// reports the entry's level signal. missed: no other source has the events of the time it was down.
+func (e *Engine) sourceOf(en *entry, ofSignal, missed, up bool, now time.Duration) {
 	r := en.rule
 	switch {
 	case en.p.State == problem.Pending && r.For > 0:
@@ -79,7 +80,9 @@ func (e *Engine) sourceOf(en *entry, ofSignal, up bool, now time.Duration) {
 		}
 	case en.p.State != problem.Firing || r.Temporary():
 	case up:
-		en.QuietFrom = now
+		if missed {
+			en.QuietFrom = now
+		}
 		if ofSignal && en.Confirm && en.ConfirmBy == 0 {
 			en.ConfirmBy = now + confirmWithin
 		}

@@ -149,18 +149,18 @@ func (e *Engine) lossesOf(r *Rule) (out []string) {
 	return out
 }
 
-// needs reports whether a loss of the source affects the rule. It does not if another log has all
-// kernel messages.
+// needs reports whether the rule misses events while the source is down or loses records. It does
+// not if another log has all kernel messages.
 func (e *Engine) needs(r *Rule, stem string, st *stemState) bool {
 	return slices.Contains(r.stems, stem) || slices.ContainsFunc(r.named, func(n named) bool {
-		return n.has(stem, st.Kernel) && !(n.spares(stem, st) && e.hasKernelLines())
+		return n.has(stem, st.Kernel) && !(n.spares(stem, st) && e.hasKernelLines(stem))
 	})
 }
 
-// hasKernelLines reports whether a log with all kernel messages is up.
-func (e *Engine) hasKernelLines() bool {
-	for _, st := range e.stems {
-		if st.Kernel && st.Up && st.LossyUntil == 0 {
+// hasKernelLines reports whether a log with all kernel messages is up, other than the one of the stem.
+func (e *Engine) hasKernelLines(except string) bool {
+	for stem, st := range e.stems {
+		if stem != except && st.Kernel && st.Up && st.LossyUntil == 0 {
 			return true
 		}
 	}

@@ -276,7 +276,7 @@ func forgeries(lines []string) (out []forgery) {
 
 // shortened returns the lines with numbers of one digit, of which a name has room for more.
 func shortened(lines []string) (out []string) {
-	number := regexp.MustCompile(`(0x)?[0-9a-f]*\d[0-9a-f]*`)
+	number := regexp.MustCompile(`(0x)[0-9a-f]+|\d+`)
 	for _, l := range lines {
 		out = append(out, number.ReplaceAllString(l, "${1}1"))
 	}

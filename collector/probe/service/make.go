@@ -133,15 +133,16 @@ func (m *maker) runtimeAt(ctx context.Context, socket cri.Socket, timeout time.D
 		return o, nil
 	}
 	h, err := cri.Ask(ctx, socket)
-	switch said := status.Convert(err); {
-	case err == nil:
-	case ctx.Err() != nil, said.Code() == codes.DeadlineExceeded:
+	said := status.Convert(err)
+	switch code := said.Code(); {
+	case code == codes.OK:
+	case code == codes.DeadlineExceeded, ctx.Err() != nil:
 		return failure(began, event.VerdictSilent, "established", "the container runtime at %s accepts connections but does not answer within %s", socket.Name, timeout), nil
 	default:
-		o = failure(began, event.VerdictStatus, "answer", "the container runtime at %s answers %s: %s", socket.Name, said.Code(), said.Message())
-		o.Detail.Status = said.Code().String()
-		if said.Code() == codes.Unimplemented {
-			return o, err
+		o = failure(began, event.VerdictStatus, "answer", "the container runtime at %s answers %s: %s", socket.Name, code, said.Message())
+		o.Detail.Status = code.String()
+		if code == codes.Unimplemented {
+			return o, said.Err()
 		}
 		return o, nil
 	}
