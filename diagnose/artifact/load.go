@@ -25,7 +25,8 @@ const (
 // partialName returns the name of an artifact while it is written.
 func partialName(name string) string { return "." + name + partialSuffix }
 
-// load reads the store's folders. It logs and skips entries that are not the store's.
+// load reads the store's folders. It logs and skips entries that are not the store's, and those
+// that can't be read: they stay on disk, and do not count towards the budget.
 func (s *Store) load() error {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
@@ -36,14 +37,12 @@ func (s *Store) load() error {
 			s.log.Warn("unexpected entry in the folder of artifacts", "dir", s.cfg.Dir, "name", e.Name())
 			continue
 		}
-		if err := s.loadDiagnosis(e.Name()); err != nil {
-			return err
-		}
+		s.loadDiagnosis(e.Name())
 	}
 	return nil
 }
 
-func (s *Store) loadDiagnosis(id string) error {
+func (s *Store) loadDiagnosis(id string) {
 	known, folders := s.readIndex(id)
 	d, whole := &diagnosis{artifacts: map[string]Artifact{}, folders: folders}, true
 	for _, folder := range append(slices.Clone(folders), "") {
@@ -53,47 +52,52 @@ func (s *Store) loadDiagnosis(id string) error {
 			whole = false // another store may own it
 			continue
 		}
-		foreign, err := s.loadPlace(id, folder, at, known, d)
-		if err != nil {
-			return err
-		}
-		whole = whole && !foreign
+		whole = s.loadPlace(id, folder, at, known, d) && whole
 	}
-	if len(d.artifacts) == 0 && whole {
-		return s.removeFolders(id, folders)
+	if len(d.artifacts) > 0 {
+		s.diagnoses[id] = d
+		return
 	}
-	if len(d.artifacts) == 0 {
-		return nil
+	if !whole {
+		return
 	}
-	s.diagnoses[id] = d
-	return nil
+	if err := s.removeFolders(id, folders); err != nil {
+		s.log.Warn("can't remove the empty folders of a diagnosis", "diagnosis", id, "error", err)
+	}
 }
 
-// loadPlace reads one folder of a diagnosis. foreign: it contains something else.
-func (s *Store) loadPlace(id, folder string, at place, known map[string]Artifact, d *diagnosis) (foreign bool, err error) {
+// loadPlace reads one folder of a diagnosis. It returns false if the folder contains something else,
+// or something that can't be read or removed.
+func (s *Store) loadPlace(id, folder string, at place, known map[string]Artifact, d *diagnosis) (whole bool) {
 	entries, err := fs.ReadDir(at.root.FS(), at.dir)
 	if folder != "" && errors.Is(err, fs.ErrNotExist) {
-		return false, nil // somebody removed it
+		return true // somebody removed it
 	} else if err != nil {
-		return false, err
+		s.log.Warn("can't read a folder of artifacts", "diagnosis", id, "folder", folder, "error", err)
+		return false
 	}
+	whole = true
 	for _, e := range entries {
 		name := e.Name()
 		switch {
 		case name == indexFile && folder == "":
 		case strings.HasPrefix(name, ".") && strings.HasSuffix(name, partialSuffix):
 			if err := at.root.Remove(at.file(name)); err != nil {
-				return false, err
+				s.log.Warn("can't remove an incomplete artifact", "diagnosis", id, "file", name, "error", err)
+				whole = false
+				continue
 			}
 			s.stats.Partial++
 			s.log.Info("removed an incomplete artifact", "diagnosis", id, "file", name)
 		case !e.Type().IsRegular() || checkName(name) != nil:
 			s.log.Warn("unexpected entry in the folder of artifacts", "diagnosis", id, "name", name)
-			foreign = true
+			whole = false
 		default:
 			a, err := s.loadArtifact(id, folder, at, e, known)
 			if err != nil {
-				return false, err
+				s.log.Warn("can't read an artifact", "diagnosis", id, "artifact", name, "error", err)
+				whole = false
+				continue
 			}
 			d.artifacts[name] = a
 			s.stats.Bytes += a.Size
@@ -102,7 +106,7 @@ func (s *Store) loadPlace(id, folder string, at place, known map[string]Artifact
 			}
 		}
 	}
-	return foreign, nil
+	return whole
 }
 
 // loadArtifact returns a file's entry in the index, or computes it from the content.

@@ -182,3 +182,25 @@ func FuzzCheckName(f *testing.F) {
 		}
 	})
 }
+
+// A run whose files can't be read does not cost those of other runs.
+func TestOpenSkipsAnUnreadableRun(t *testing.T) {
+	dir, storage := filepath.Join(t.TempDir(), "artifacts"), t.TempDir()
+	config := Config{Dir: dir, Storage: storage}
+	s := open(t, config)
+	keep(t, begin(t, s, "d1"), "x", "a.txt", []byte("lost"))
+	put(t, begin(t, s, "d2"), "b.txt", []byte("here"))
+	if err := errors.Join(s.Close(), os.RemoveAll(filepath.Join(storage, "x", "d1")), os.WriteFile(filepath.Join(storage, "x", "d1"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, config)
+	if list := s.List("d2"); len(list) != 1 || list[0].Name != "b.txt" {
+		t.Errorf("%+v", list)
+	}
+	if st := s.Stats(); st.Bytes != 4 || st.Diagnoses != 1 {
+		t.Errorf("%+v", st)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "d1", indexFile)); err != nil {
+		t.Error(err)
+	}
+}

@@ -155,12 +155,12 @@ func (r *diagnoses) keep(ctx context.Context, d *v1alpha1.Diagnosis, ended time.
 	}
 	needed := held(d, ended, slots, now)
 	if !needed {
-		if needed, err = followed(ctx, r.client, d, ended, slots, now); err != nil {
+		if needed, err = followed(ctx, r.client, d, slots, now); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
 	if needed {
-		return reconcile.Result{RequeueAfter: min(heldAgain, ended.Add(heldAtMost).Sub(now)+time.Millisecond)}, nil
+		return reconcile.Result{RequeueAfter: heldAgain}, nil
 	}
 	return reconcile.Result{}, remove(ctx, r.client, r.deleted, d, deletedTTL)
 }

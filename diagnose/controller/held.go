@@ -51,11 +51,8 @@ func held(d *v1alpha1.Diagnosis, ended time.Time, slots map[types.UID]bool, now 
 }
 
 // followed reports whether an ended Diagnosis is still needed by one of its children: a follow-up
-// of its repair that is not over, or whose own repair is not over. It also ends after heldAtMost.
-func followed(ctx context.Context, from client.Reader, d *v1alpha1.Diagnosis, ended time.Time, slots map[types.UID]bool, now time.Time) (bool, error) {
-	if now.Sub(ended) >= heldAtMost {
-		return false, nil
-	}
+// of its repair that is not over, or whose own repair is not over.
+func followed(ctx context.Context, from client.Reader, d *v1alpha1.Diagnosis, slots map[types.UID]bool, now time.Time) (bool, error) {
 	var list v1alpha1.DiagnosisList
 	if err := from.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{indexParent: string(d.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 		return false, err
@@ -66,7 +63,7 @@ func followed(ctx context.Context, from client.Reader, d *v1alpha1.Diagnosis, en
 		if !over || held(c, at, slots, now) {
 			return true, nil
 		}
-		if below, err := followed(ctx, from, c, at, slots, now); err != nil || below {
+		if below, err := followed(ctx, from, c, slots, now); err != nil || below {
 			return below, err
 		}
 	}

@@ -72,7 +72,7 @@ func (h *history) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		if d.DeletionTimestamp != nil || held(d, at, slots, now) {
 			return true
 		}
-		yes, err := followed(ctx, h.client, d, at, slots, now)
+		yes, err := followed(ctx, h.client, d, slots, now)
 		if err != nil {
 			errs = append(errs, err)
 		}

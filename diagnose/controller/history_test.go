@@ -143,6 +143,19 @@ func TestWhatIsFollowedStays(t *testing.T) {
 	b.waitIs(follows, "gone")
 }
 
+// A follow-up may still run when its root has ended longer ago than a repair can take to verify.
+func TestARunningFollowUpKeepsAnOldRoot(t *testing.T) {
+	b := newBench(t)
+	name := b.server.Node(t)
+	b.agent(name)
+	first := b.old(26*time.Hour, time.Minute)
+	follows := b.newDx(v1alpha1.DiagnosisSpec{NodeName: name})
+	follows.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(b.get(first), v1alpha1.GroupVersion().WithKind(v1alpha1.KindDiagnosis))}
+	b.create(follows)
+	b.control(nil)
+	b.holds("both stay", 2*time.Second, func() bool { return b.get(first) != nil && b.get(follows) != nil })
+}
+
 func TestHistoryOfATrigger(t *testing.T) {
 	b := newBench(t)
 	limit := int32(3)

@@ -191,6 +191,9 @@ func (b *builder) diagnoses() {
 		if slices.ContainsFunc(b.list, func(c *candidate) bool { return c.rank == byDiagnosis && of(c) }) {
 			continue // a newer one has found the cause
 		}
+		if !slices.ContainsFunc(b.list, of) && slices.ContainsFunc(b.list, func(c *candidate) bool { return slices.ContainsFunc(c.all, d.ofEarlier) }) {
+			continue // the problem has come back since, maybe with another cause
+		}
 		c := b.ofDiagnosis(d)
 		b.list = slices.DeleteFunc(b.list, func(o *candidate) bool {
 			if !of(o) {

@@ -146,7 +146,18 @@ func (d *Diagnosis) name() string {
 }
 
 // of reports whether the Diagnosis was made for a problem.
-func (d *Diagnosis) of(p *Problem) bool {
+func (d *Diagnosis) of(p *Problem) bool { return d.matches(p) && !d.precedes(p) }
+
+// ofEarlier reports whether the Diagnosis was made for an earlier episode of a problem.
+func (d *Diagnosis) ofEarlier(p *Problem) bool { return d.matches(p) && d.precedes(p) }
+
+// precedes reports whether the Diagnosis ended before a problem of the journal began.
+func (d *Diagnosis) precedes(p *Problem) bool {
+	return p.From == FromJournal && !d.Ended.IsZero() && !p.First.IsZero() && d.Ended.Before(p.First.Add(-sameMoment))
+}
+
+// matches reports whether the Diagnosis was made for a problem of this rule and subject.
+func (d *Diagnosis) matches(p *Problem) bool {
 	if d.Rule == "" && d.Reason == "" || p.Rule != "" && d.Rule != "" && p.Rule != d.Rule {
 		return false
 	}

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +31,9 @@ func (a *Actions) checkDrain(ctx context.Context, c *Call) error {
 // fromCache lets the API server answer a list from its cache, which may be stale. Servers before
 // 1.31 read every pod of the cluster from etcd for any other list.
 const fromCache = "0"
+
+// evictTimeout bounds one eviction of a drain, which a webhook may delay.
+const evictTimeout = 5 * time.Second
 
 // drain cordons the node, requests the eviction of each pod once, and checks what is left. It never
 // evicts a pod by name alone: while a drain waits, an evicted pod may already run on another node
@@ -67,14 +72,17 @@ func (a *Actions) drain(ctx context.Context, c *Call) (Progress, error) {
 	}
 	var waits []string
 	var failed error
+	first := rand.N(max(len(left.end), 1)) // so that evictions that hang don't always delay the same pods
 	for i := range left.end {
-		p := &left.end[i]
+		p := &left.end[(first+i)%len(left.end)]
 		name := p.Namespace + "/" + p.Name
 		if p.DeletionTimestamp != nil {
 			waits = append(waits, name+" is terminating")
 			continue
 		}
-		gone, blocked, err := a.end(ctx, c, p)
+		each, cancel := context.WithTimeout(ctx, evictTimeout)
+		gone, blocked, err := a.end(each, c, p)
+		cancel()
 		switch {
 		case err != nil:
 			failed = err // continue with the others
@@ -91,6 +99,7 @@ func (a *Actions) drain(ctx context.Context, c *Call) (Progress, error) {
 	if len(waits) == 0 {
 		return Progress{State: v1alpha1.ResultSucceeded, Message: fmt.Sprintf("node %s is cordoned and drained; left in place: %s", c.node(), left.stayed()), Values: values}, nil
 	}
+	slices.Sort(waits)
 	message := fmt.Sprintf("%d pod(s) left on node %s: %s", len(waits), c.node(), display.List(waits, maxNames))
 	if _, refused := errors.AsType[*Refused](failed); refused {
 		return Progress{State: v1alpha1.ResultFailed, Message: message, Values: values}, nil

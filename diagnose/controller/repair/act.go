@@ -88,7 +88,7 @@ func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOut
 	}
 	call := u.call(l.d, o.Outcome, before.DeepCopy())
 	call.Still = func(ctx context.Context) error { return l.still(ctx, u) }
-	p, err := l.actions.Do(ctx, call)
+	p, err := l.act(ctx, call)
 	if err != nil {
 		if l.config.Now().Before(call.Began.Add(u.values.Duration("timeout") + patience)) {
 			return err // it is retried
@@ -111,6 +111,17 @@ func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOut
 		l.reporter.record(l.d, l.nodeOf(ctx), normal, "RepairBegun", u.operation, u.operation+": "+p.Message)
 	}
 	return nil
+}
+
+// act makes the action's part of a pass. It takes at most two thirds of the time that is left: the
+// rest is for recording the outcome.
+func (l *look) act(ctx context.Context, call *action.Call) (action.Progress, error) {
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)*2/3)
+		defer cancel()
+	}
+	return l.actions.Do(ctx, call)
 }
 
 // still returns an error if the repair no longer belongs to this controller: after a partition

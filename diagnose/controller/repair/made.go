@@ -175,13 +175,20 @@ func (r *reconciler) attempts(ctx context.Context, d *v1alpha1.Diagnosis) ([]pol
 	return out, nil
 }
 
-// problemKey identifies an episode of a problem. It is empty if a person created the Diagnosis.
+// problemKey identifies an episode of a problem. It is empty if a person created the Diagnosis. The
+// pods of one selector share it, because most repairs are of their node.
 type problemKey struct{ source, subject, episode string }
 
 func episode(d *v1alpha1.Diagnosis) problemKey {
 	k := problemKey{d.Labels[trigger.LabelSource], d.Annotations[trigger.AnnotationSubject], d.Annotations[trigger.AnnotationEpisode]}
 	if k.episode == "" {
 		return problemKey{}
+	}
+	switch trigger.Source(k.source) {
+	case trigger.SourceAlert:
+		k.subject = d.Annotations[trigger.AnnotationTriggeredBy] // alerts of one name differ in it
+	case trigger.SourceCron:
+		k.subject = d.Labels[v1alpha1.LabelTrigger]
 	}
 	return k
 }

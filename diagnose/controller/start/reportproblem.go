@@ -70,7 +70,7 @@ func (p *Part) writeProblem(ctx context.Context, t *trigger.Reported) error {
 // write.
 func problemOf(d *v1alpha1.Diagnosis, t *trigger.Reported, now time.Time) *v1alpha1.Problem {
 	had := d.Status.Problem
-	if d.Labels[trigger.LabelSource] != string(trigger.SourceAlert) || had != nil && had.State == v1alpha1.ProblemGone {
+	if d.Labels[trigger.LabelSource] != string(trigger.SourceAlert) || t.Gone && had != nil && had.State == v1alpha1.ProblemGone {
 		return nil
 	}
 	if t.Gone {

@@ -52,9 +52,12 @@ func checkDiskStalled(h operation.Host, ctx context.Context, call *operation.Cal
 	if err := blockedElsewhere(h, call.Parameters); err != nil {
 		return operation.Output{}, err
 	}
-	disks, err := disksToLookAt(h, call.Parameters["device"])
+	disks, skipped, err := disksToLookAt(h, call.Parameters["device"])
 	if err != nil {
 		return operation.Output{}, err
+	}
+	if len(skipped) > 0 {
+		f.Note("%s", notExamined(skipped))
 	}
 	before := diskStats(h, disks, f)
 	if len(before) == 0 {
@@ -80,7 +83,7 @@ func checkDiskStalled(h operation.Host, ctx context.Context, call *operation.Cal
 		}
 	}
 	if len(stalled) == 0 {
-		return operation.Output{}, notStalled(h, disks, busy, after, window)
+		return operation.Output{}, notStalled(disks, skipped, busy, after, window)
 	}
 	slices.SortStableFunc(stalled, func(a, b string) int { return cmp.Compare(after[b].InFlight, after[a].InFlight) })
 	f.Text("stalledDevices", strings.Join(stalled, " "))
@@ -128,30 +131,46 @@ func waiterOf(v operation.Values) string {
 	return fmt.Sprintf("; %s has waited for %s", process.TaskName(v["comm"], int(v.Int("pid"))), waited)
 }
 
-// disksToLookAt returns the disks that a device consists of, or all disks.
-func disksToLookAt(h operation.Host, device string) ([]string, error) {
+// disksToLookAt returns the disks that a device consists of, all of which keep counters. Without a
+// device it returns all disks; those in skipped keep no counters.
+func disksToLookAt(h operation.Host, device string) (disks, skipped []string, err error) {
+	off := func(name string) bool { return h.FS.DiskValue(name, "queue/iostats") == "0" }
 	if device == "" {
-		disks, err := h.FS.Disks()
+		all, err := h.FS.Disks()
 		if err != nil {
-			return nil, fmt.Errorf("list disks: %w", err)
+			return nil, nil, fmt.Errorf("list disks: %w", err)
 		}
-		return disks, nil
+		for _, name := range all {
+			if off(name) {
+				skipped = append(skipped, name)
+			} else {
+				disks = append(disks, name)
+			}
+		}
+		if len(disks) == 0 && len(skipped) > 0 {
+			return nil, nil, errors.New("no disk keeps counters: " + notExamined(skipped))
+		}
+		return disks, skipped, nil
 	}
 	below, err := h.FS.Below(device)
 	if err != nil {
-		return nil, fmt.Errorf("find device %q: %w", device, err)
+		return nil, nil, fmt.Errorf("find device %q: %w", device, err)
 	}
 	// A partition's I/O also counts for its disk.
-	disks := slices.DeleteFunc(below, func(name string) bool {
+	disks = slices.DeleteFunc(below, func(name string) bool {
 		disk, err := h.FS.Disk(name)
 		return err != nil || disk != name
 	})
 	for _, d := range disks {
-		if h.FS.DiskValue(d, "queue/iostats") == "0" {
-			return nil, fmt.Errorf("device %s keeps no counters (queue/iostats is 0)", d)
+		if off(d) {
+			return nil, nil, fmt.Errorf("device %s keeps no counters (queue/iostats is 0)", d)
 		}
 	}
-	return disks, nil
+	return disks, nil, nil
+}
+
+func notExamined(disks []string) string {
+	return "not examined: " + strings.Join(disks[:min(len(disks), 5)], ", ") + " (queue/iostats is 0)"
 }
 
 // diskStats reads the counters of disks. It notes those that can't be read, but not those that are
@@ -171,7 +190,7 @@ func diskStats(h operation.Host, disks []string, f *operation.Finding) map[strin
 }
 
 // notStalled returns the error that refutes the check, with what the disks did instead.
-func notStalled(h operation.Host, disks, busy []string, stats map[string]hostfs.DiskStat, window time.Duration) *operation.Refuted {
+func notStalled(disks, skipped, busy []string, stats map[string]hostfs.DiskStat, window time.Duration) *operation.Refuted {
 	evidence := "no I/O in flight"
 	if len(busy) > 0 {
 		evidence = strings.Join(busy[:min(len(busy), 5)], "; ")
@@ -179,6 +198,9 @@ func notStalled(h operation.Host, disks, busy []string, stats map[string]hostfs.
 	name := strings.Join(disks, ", ")
 	if len(disks) > 3 {
 		name = display.Count(len(stats), "disk")
+	}
+	if len(skipped) > 0 {
+		evidence += "; " + notExamined(skipped)
 	}
 	return operation.RefutedBy("NoDiskStalled", "%s observed for %s: %s", name, window.Truncate(100*time.Millisecond), evidence)
 }

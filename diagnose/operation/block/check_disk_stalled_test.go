@@ -1,6 +1,7 @@
 package block
 
 import (
+	"errors"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/stack"
+	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
@@ -121,5 +123,25 @@ func TestCheckDiskStalledOfAStack(t *testing.T) {
 		if _, _, err := operationtest.Perform(t, b, map[string]string{"window": "1ms", "device": device}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", device, err)
 		}
+	}
+}
+
+// A disk without counters is not refuted.
+func TestCheckDiskStalledWithoutCounters(t *testing.T) {
+	const idle = " 1 0 8 1 1 0 8 1 0 1 1 0 0 0 0 0 0\n"
+	files := map[string]string{
+		"/sys/devices/sdc/dev": "8:32\n", "/sys/devices/sdc/stat": idle, "/sys/devices/sdc/queue/iostats": "0\n",
+		"/sys/block/sdc": "-> ../devices/sdc", "/sys/class/block/sdc": "-> ../../devices/sdc",
+	}
+	parameters := map[string]string{"window": "1ms"}
+	_, _, err := operationtest.Perform(t, CheckDiskStalled(operationtest.HostOf(t, files)), parameters)
+	if _, no := errors.AsType[*operation.Refuted](err); err == nil || no || !strings.Contains(err.Error(), "iostats") {
+		t.Errorf("only sdc: %v", err)
+	}
+	files["/sys/devices/sdb/dev"], files["/sys/devices/sdb/stat"], files["/sys/devices/sdb/queue/iostats"] = "8:16\n", idle, "1\n"
+	files["/sys/block/sdb"], files["/sys/class/block/sdb"] = "-> ../devices/sdb", "-> ../../devices/sdb"
+	no := operationtest.Refuse(t, CheckDiskStalled(operationtest.HostOf(t, files)), parameters)
+	if !strings.HasPrefix(no.Message, "sdb observed") || !strings.HasSuffix(no.Message, "; not examined: sdc (queue/iostats is 0)") {
+		t.Errorf("%+v", no)
 	}
 }
