@@ -277,14 +277,14 @@ func (a *pipeline) flushEntries() {
 	}
 }
 
-// noteLoss logs that journal entries are lost, once until the next entry is written.
+// noteLoss logs that journal entries may be lost, once until the next entry is written.
 func (a *pipeline) noteLoss(err error) {
 	written := a.journal.Written()
 	switch {
 	case err == nil:
 		a.losing = a.losing && written == a.written
 	case !a.losing:
-		a.log.Error("journal entries are lost", "error", err)
+		a.log.Error("journal entries may be lost", "error", err)
 		a.losing = true
 	}
 	a.written = written

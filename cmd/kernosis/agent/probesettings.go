@@ -4,12 +4,12 @@ import (
 	"errors"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/spf13/pflag"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/config"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/probe/podsource"
 )
 
@@ -111,10 +111,9 @@ func (s *probeSettings) source(root string) podsource.KubeletConfig {
 		}
 	}
 	if c.CAFile == "" && c.CertFile == "" && !c.Insecure {
-		switch cert := filepath.Join(root, kubeletCert); {
-		case exists(cert):
+		if cert, err := hostfs.New(root).RealPath(kubeletCert); err == nil {
 			c.CertFile = cert
-		case exists(ownCA):
+		} else if exists(ownCA) {
 			c.CAFile = ownCA
 		}
 	}

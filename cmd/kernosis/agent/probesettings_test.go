@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,6 +58,13 @@ func TestKubeletOfTheNode(t *testing.T) {
 	}
 	if c := s.source(root); c.CertFile != cert {
 		t.Errorf("%+v", c)
+	}
+	// kubelet's folder on another disk, behind a link that is absolute on the node
+	if err := errors.Join(os.Rename(filepath.Join(root, "var/lib/kubelet"), filepath.Join(root, "data")), os.Symlink("/data", filepath.Join(root, "var/lib/kubelet"))); err != nil {
+		t.Fatal(err)
+	}
+	if c := s.source(root); c.CertFile != filepath.Join(root, "data/pki/kubelet.crt") {
+		t.Errorf("behind a link: %+v", c)
 	}
 	s.KubeletInsecure = true
 	if c := s.source(root); c.CertFile != "" {
