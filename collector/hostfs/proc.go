@@ -128,6 +128,8 @@ func (f FS) Cmdline(pid int) (string, error) {
 func parseCmdline(b []byte) string {
 	if len(b) <= maxCmdline+1 { // complete, with the NUL at its end
 		b = bytes.TrimRight(b, "\x00")
+	} else {
+		b = cutUserInfo.ReplaceAll(b, []byte("$1:"+Redacted))
 	}
 	if len(b) == 0 {
 		return ""

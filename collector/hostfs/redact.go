@@ -28,6 +28,10 @@ var (
 	pair = regexp.MustCompile(`([A-Za-z][A-Za-z0-9_.-]*)\\*["']?[ \t]*[:=][ \t]*(\\+"|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s"',;}\]]+)`) //nolint:gochecknoglobals // a constant
 	// opening matches the opening quote of a value.
 	opening = regexp.MustCompile(`^\\*["']`) //nolint:gochecknoglobals // a constant
+	// further matches what may follow the end of a pair's unquoted value and belong to it.
+	further = regexp.MustCompile(`^[,;}\]]+[^\s"',;}\]:=]+`) //nolint:gochecknoglobals // a constant
+	// cutUserInfo matches a password in a URL whose end is missing, in arguments separated by NUL.
+	cutUserInfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^/\s:@\x00]*):[^/\s\x00]*$`) //nolint:gochecknoglobals // a constant
 	// privateKey matches a private key in PEM.
 	privateKey = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(-----END [A-Z ]*PRIVATE KEY-----)?`) //nolint:gochecknoglobals // a constant
 	// jwt matches a token, of a service account or another, anywhere.
@@ -66,9 +70,11 @@ func Redact(args []string) []string {
 			out[i] = flag + "=" + Redacted
 		case strings.ContainsAny(a, " \t\n"):
 			// A shell script, or a title that a process has set for itself.
-			out[i] = redactWords(redactHeaders(a))
+			out[i] = redactWords(redactPairs(redactHeaders(a)))
+		case given && bare != flag && strings.HasPrefix(value, Redacted): // a word of a text
+			out[i] = flag + "=" + Redacted + afterValue(value[len(Redacted):])
 		default:
-			out[i] = jwt.ReplaceAllString(userInfo.ReplaceAllString(a, "$1:"+Redacted+"@"), Redacted)
+			out[i] = jwt.ReplaceAllString(userInfo.ReplaceAllString(redactPairs(a), "$1:"+Redacted+"@"), Redacted)
 			switch {
 			case scheme(a):
 				next = "secret"
@@ -198,14 +204,41 @@ func redactPairs(line string) string {
 		}
 		name, value := line[m[2]:m[3]], strings.Trim(line[m[4]:m[5]], `\"'`)
 		b.WriteString(line[:m[4]])
-		if value == "" || strings.HasPrefix(value, "/") || value == strings.TrimSuffix(Redacted, "]") || !isSecret(name) {
+		if slices.Contains([]string{"", "true", "false", strings.TrimSuffix(Redacted, "]")}, value) || strings.HasPrefix(value, "/") || !isSecret(name) {
 			line = line[m[4]:] // the value may contain pairs
 			continue
 		}
 		quote := opening.FindString(line[m[4]:m[5]])
 		b.WriteString(quote + Redacted + quote)
-		line = line[m[5]:]
+		if line = line[m[5]:]; quote == "" {
+			line = line[furtherValue(line):]
+		}
 	}
+}
+
+// furtherValue returns the length of the parts at the beginning of text that belong to the unquoted
+// value before it: after a comma or the like, without a name.
+func furtherValue(text string) (n int) {
+	for {
+		part := len(further.FindString(text[n:]))
+		if rest := text[n+part:]; part == 0 || rest != "" && strings.ContainsRune(":=", rune(rest[0])) {
+			return n
+		}
+		n += part
+	}
+}
+
+// afterValue returns what stays of the text behind a flag's redacted value in the same word: the
+// text from the first quote on, or punctuation. The rest may belong to the value.
+func afterValue(text string) string {
+	quote := strings.IndexAny(text, `\"'`)
+	if quote < 0 {
+		quote = len(text)
+	}
+	if strings.Trim(text[:quote], ",;}]") == "" {
+		return text
+	}
+	return text[quote:]
 }
 
 // redactWords redacts the words of a text as if they were arguments, and keeps what is between

@@ -25,13 +25,21 @@ func TestRedact(t *testing.T) {
 		"curl|-H|Cookie: a=\"x\"; b=hunter2":                         "curl|-H|Cookie: [redacted]",
 		"curl|-u|admin:hunter2|https://x":                            "curl|-u|admin:[redacted]|https://x",
 		"app|eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhYmMifQ.c2lnbmF0dXJl":   "app|[redacted]",
+		"docker|run|--env=PGPASSWORD=hunter2|--env=TZ=UTC":           "docker|run|--env=PGPASSWORD=[redacted]|--env=TZ=UTC",
+		"docker|run|--env=PGPASSWORD=hun,ter2]x":                     "docker|run|--env=PGPASSWORD=[redacted]",
+		"helm|--set=auth.password=hunter2,image.tag=5":               "helm|--set=auth.password=[redacted],image.tag=5",
+		"curl|https://x/?access_token=hunter2":                       "curl|https://x/?access_token=[redacted]",
+		"app|Server=db;User Id=x;Password=hunter2":                   "app|Server=db;User Id=x;Password=[redacted]",
+		"app|Server=db;Password=hun;ter2;Port=1":                     "app|Server=db;Password=[redacted];Port=1",
+		`app|{"password":"hunter2","name":"web"}`:                    `app|{"password":"[redacted]","name":"web"}`,
 		// Values that are not secrets stay: people look for them.
-		"kubelet|--token-file=/var/run/token|--tls-private-key-file=/x.key": "kubelet|--token-file=/var/run/token|--tls-private-key-file=/x.key",
-		"llm|--max-tokens=4096|--tokenizer=bpe|--bypass=true":               "llm|--max-tokens=4096|--tokenizer=bpe|--bypass=true",
-		"app|--password-file|/run/secrets/db":                               "app|--password-file|/run/secrets/db",
-		"app|--secret=/run/secrets/db":                                      "app|--secret=/run/secrets/db",
-		"app|--password|--verbose":                                          "app|--password|--verbose",
-		"java|-Xmx4g|-Dspring.datasource.password=x|-jar|a.jar":             "java|-Xmx4g|-Dspring.datasource.password=[redacted]|-jar|a.jar",
+		"kubelet|--token-file=/var/run/token|--tls-private-key-file=/x.key":   "kubelet|--token-file=/var/run/token|--tls-private-key-file=/x.key",
+		"llm|--max-tokens=4096|--tokenizer=bpe|--bypass=true":                 "llm|--max-tokens=4096|--tokenizer=bpe|--bypass=true",
+		"kubelet|--feature-gates=CredentialProviders=true,PodPidsLimit=false": "kubelet|--feature-gates=CredentialProviders=true,PodPidsLimit=false",
+		"app|--password-file|/run/secrets/db":                                 "app|--password-file|/run/secrets/db",
+		"app|--secret=/run/secrets/db":                                        "app|--secret=/run/secrets/db",
+		"app|--password|--verbose":                                            "app|--password|--verbose",
+		"java|-Xmx4g|-Dspring.datasource.password=x|-jar|a.jar":               "java|-Xmx4g|-Dspring.datasource.password=[redacted]|-jar|a.jar",
 	} {
 		if got := strings.Join(Redact(strings.Split(args, "|")), "|"); got != want {
 			t.Errorf("%s\n got %s\nwant %s", args, got, want)
@@ -68,6 +76,12 @@ func TestRedactText(t *testing.T) {
 		`curl -H 'Cookie: a="x"; b=hunter2' -H "X-Api-Key: a='x' hunter2" https://x`:                 `curl -H 'Cookie: [redacted]' -H "X-Api-Key: [redacted]" https://x`,
 		`cmd="curl -H 'Cookie: a=\"x\"; b=hunter2' https://x" of="web" msg='X-Vault-Token: hunter2'`: `cmd="curl -H 'Cookie: [redacted]' https://x" of="web" msg='X-Vault-Token: [redacted]'`,
 		"dial redis://u:p@ss@h/0: refused, ask a@b":                                                  "dial redis://u:[redacted]@h/0: refused, ask a@b",
+		"--password=hun,ter2 -v":                                                                     "--password=[redacted] -v",
+		"--password=hun;a=ter2 -v":                                                                   "--password=[redacted] -v",
+		`cmd="mysql --password=hun,ter2" name=web`:                                                   `cmd="mysql --password=[redacted]" name=web`,
+		`{"cmd":"mysql --password=hun,b=ter2","name":"web"}`:                                         `{"cmd":"mysql --password=[redacted]","name":"web"}`,
+		`["mysql","--password=hunter2","-v"]`:                                                        `["mysql","--password=[redacted]","-v"]`,
+		"[mysql --password=hunter2]":                                                                 "[mysql --password=[redacted]]",
 		// Values that are not secrets stay.
 		`error="403: {\"code\":\"x\"} of {\"tokenFile\":\"/a\"}"`:            `error="403: {\"code\":\"x\"} of {\"tokenFile\":\"/a\"}"`,
 		"token-file: /var/run/token\nsecretName: web\nkeep-attached: true\n": "token-file: /var/run/token\nsecretName: web\nkeep-attached: true\n",
@@ -97,6 +111,22 @@ func TestMayHaveSecret(t *testing.T) {
 	}
 	if mayHaveSecret("time=10:00:00 level=INFO msg=watching programs=21") {
 		t.Error("a line without one")
+	}
+}
+
+// A long command line is cut, possibly within a URL.
+func TestCutCommandLineHasNoSecrets(t *testing.T) {
+	for end, want := range map[string]string{
+		"postgres://web:hunter2@db/shop": " postgres://web:[redacted]@db/shop",
+		"postgres://web:hunter2":         " postgres://web:[redacted]",
+		"postgres://web:hun@ter2":        " postgres://web:[redacted]",
+		"http://web:80\x00--verbose":     " http://web:80 --verbose",
+	} {
+		fill := maxCmdline + 2 - len(end) - 1
+		got := parseCmdline([]byte(strings.Repeat("x", fill) + "\x00" + end))
+		if want = strings.Repeat("x", fill) + want; !strings.HasPrefix(want, strings.TrimSuffix(got, "…")) || strings.Contains(got, "hun") {
+			t.Errorf("%s: got …%s", end, got[fill:])
+		}
 	}
 }
 

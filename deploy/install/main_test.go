@@ -198,6 +198,13 @@ func (b *bench) writes(manager, node string, list ...corev1.NodeCondition) {
 	b.must(err)
 }
 
+// patch merges a JSON text into a node.
+func (b *bench) patch(node, text string) {
+	b.Helper()
+	_, err := b.api.CoreV1().Nodes().Patch(b.Context(), node, types.MergePatchType, []byte(text), metav1.PatchOptions{})
+	b.must(err)
+}
+
 func (b *bench) leaseOf(node, types string) {
 	b.Helper()
 	_, err := b.api.CoordinationV1().Leases(b.namespace).Create(b.Context(), &coordinationv1.Lease{

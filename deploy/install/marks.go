@@ -48,6 +48,19 @@ func leftover(n *corev1.Node, l *leaseOf) (types, foreign []string) {
 	return types, foreign
 }
 
+// lastHeartbeat returns the latest heartbeat of a Node's conditions that Kernosis wrote last; zero:
+// there is none.
+func lastHeartbeat(n *corev1.Node) (latest time.Time) {
+	writers := heartbeats(n)
+	for i := range n.Status.Conditions {
+		c := &n.Status.Conditions[i]
+		if writers[string(c.Type)].ours && c.LastHeartbeatTime.After(latest) {
+			latest = c.LastHeartbeatTime.Time
+		}
+	}
+	return latest
+}
+
 // writer is the last writer of a condition's lastHeartbeatTime.
 type writer struct {
 	manager string

@@ -182,7 +182,10 @@ func (u *uninstall) removeConditions(ctx context.Context, t *task) error {
 	return nil
 }
 
-// takeBack undoes cordons and taints that repairs have made and that still exist.
+var errUnknownRepair = fmt.Errorf("annotation %s lists a repair that this version does not know: undo it by hand and remove the annotation, or use the version that made it", policy.AnnotationActs)
+
+// takeBack undoes what repairs have done and is still in force. A repair of a kind that this version
+// does not know is an error, after all others are undone.
 func (u *uninstall) takeBack(ctx context.Context, t *task) error {
 	var undone []policy.Act
 	err := retry(ctx, func(ctx context.Context) error {
@@ -195,18 +198,21 @@ func (u *uninstall) takeBack(ctx context.Context, t *task) error {
 		if err != nil {
 			return &permanentError{err} // only a person can fix it
 		}
-		if !changed {
-			return nil
+		if changed {
+			body, err := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}).Data(n)
+			if err != nil {
+				return err
+			}
+			// Conditional on the version read: somebody may write the Node meanwhile.
+			if _, err = u.client.CoreV1().Nodes().Patch(ctx, t.name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: uninstaller}); err != nil {
+				return ignoreNotFound(err)
+			}
+			undone = append(undone, did...)
 		}
-		body, err := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}).Data(n)
-		if err != nil {
-			return err
+		if _, left := n.Annotations[policy.AnnotationActs]; left {
+			return &permanentError{errUnknownRepair}
 		}
-		// Conditional on the version read: somebody may write the Node meanwhile.
-		if _, err = u.client.CoreV1().Nodes().Patch(ctx, t.name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: uninstaller}); err == nil {
-			undone = did
-		}
-		return ignoreNotFound(err)
+		return nil
 	})
 	for _, act := range undone {
 		u.Say(fmt.Sprintf("node %s: %s is undone", t.name, act))

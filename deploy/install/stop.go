@@ -30,16 +30,17 @@ type workload[W metav1.Object] struct {
 	pods     string                        // selector to use if the workload does not exist
 }
 
-// stop deletes a workload and waits until all its pods have stopped.
-func (w *workload[W]) stop(ctx context.Context, u *uninstall) error {
+// stop deletes a workload and waits until all its pods have stopped. It returns whether there was a
+// workload or pod.
+func (w *workload[W]) stop(ctx context.Context, u *uninstall) (found bool, err error) {
 	what := w.kind + " " + w.name
 	var known W
-	err := retry(ctx, func(ctx context.Context) (err error) {
+	err = retry(ctx, func(ctx context.Context) (err error) {
 		known, err = w.api.Get(ctx, w.name, metav1.GetOptions{})
 		return err
 	})
 	if ignoreNotFound(err) != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return false, fmt.Errorf("%s: %w", what, err)
 	}
 	pods, there := w.pods, err == nil
 	if there {
@@ -54,12 +55,12 @@ func (w *workload[W]) stop(ctx context.Context, u *uninstall) error {
 			return ignoreNotFound(err)
 		})
 		if err != nil {
-			return fmt.Errorf("%s: %w", what, err)
+			return false, fmt.Errorf("%s: %w", what, err)
 		}
 	}
 	ended, silent, err := u.awaitPods(ctx, pods)
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return false, fmt.Errorf("%s: %w", what, err)
 	}
 	switch {
 	case there:
@@ -72,7 +73,7 @@ func (w *workload[W]) stop(ctx context.Context, u *uninstall) error {
 	for _, pod := range silent {
 		u.Say(fmt.Sprintf("not waiting for pod %s on node %s: the node is not ready, and may still run it", pod.Name, pod.Spec.NodeName))
 	}
-	return nil
+	return there || ended+len(silent) > 0, nil
 }
 
 // awaitPods waits until pods run only on Nodes that are not ready. It returns those pods, and how

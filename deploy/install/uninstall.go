@@ -52,9 +52,9 @@ type Config struct {
 // Uninstall stops agents and controller and then removes what they have written.
 //
 // It removes nothing while one of their pods runs on a ready Node, because the pod would write it
-// again. It reports pods on Nodes that are not ready but does not wait for them. The error names
-// each Node that could not be written, with the reason; its Lease stays, so that another Uninstall
-// finds it. Only ctx limits how long Uninstall takes.
+// again, or if agents seem to run in another namespace. It reports pods on Nodes that are not ready
+// but does not wait for them. The error names each Node that could not be written, with the reason;
+// its Lease stays, so that another Uninstall finds it. Only ctx limits how long Uninstall takes.
 func Uninstall(ctx context.Context, c Config) error {
 	client, err := kubernetes.NewForConfig(c.To)
 	if err != nil {
@@ -76,11 +76,18 @@ func Uninstall(ctx context.Context, c Config) error {
 		selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector }, pods: controllerPods,
 	}
 	// Agents first: if they can't be stopped, the controller must stay to act for silent ones.
-	if err := agents.stop(ctx, u); err != nil {
+	hasAgents, err := agents.stop(ctx, u)
+	if err != nil {
 		return err
 	}
-	if err := controller.stop(ctx, u); err != nil {
+	hasController, err := controller.stop(ctx, u)
+	if err != nil {
 		return err
+	}
+	if !hasAgents && !hasController {
+		if err := u.checkNamespace(ctx); err != nil {
+			return err
+		}
 	}
 	err = u.clean(ctx)
 	err = errors.Join(err, u.forget(ctx))
@@ -116,11 +123,7 @@ func (u *uninstall) clean(ctx context.Context) error {
 		// Leases of deleted Nodes, or without a Node.
 		strays := slices.DeleteFunc(slices.Clone(known), func(l leaseOf) bool { return nodes[l.node] })
 		if pass == passes-1 && len(todo) > 0 {
-			names := make([]string, len(todo))
-			for i := range todo {
-				names[i] = todo[i].name
-			}
-			return fmt.Errorf("conditions reappear on %d nodes, so an agent or controller is still running somewhere: %s", len(todo), display.List(names, shown))
+			return reappeared(todo)
 		}
 		if len(todo)+len(strays) == 0 {
 			break
@@ -132,6 +135,27 @@ func (u *uninstall) clean(ctx context.Context) error {
 	}
 	u.report()
 	return nil
+}
+
+// reappeared returns an error that names what was written again, and the Nodes.
+func reappeared(todo []task) error {
+	var what, names []string
+	for _, kind := range []struct {
+		name string
+		has  func(task) bool
+	}{
+		{"conditions", func(t task) bool { return len(t.types) > 0 }},
+		{"repairs", func(t task) bool { return t.acts }},
+		{"leases", func(t task) bool { return t.lease != nil }},
+	} {
+		if slices.ContainsFunc(todo, kind.has) {
+			what = append(what, kind.name)
+		}
+	}
+	for i := range todo {
+		names = append(names, todo[i].name)
+	}
+	return fmt.Errorf("%s reappear on %d nodes, so an agent or controller is still running somewhere: %s", strings.Join(what, ", "), len(todo), display.List(names, shown))
 }
 
 // report prints what was removed from Nodes.

@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/policy"
@@ -88,8 +87,7 @@ func TestUninstall(t *testing.T) {
 	}
 	_, err := b.api.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{})
 	b.must(err)
-	_, err = b.api.CoreV1().Nodes().Patch(t.Context(), persons, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
-	b.must(err)
+	b.patch(persons, `{"spec":{"unschedulable":true}}`)
 	b.leaseOf("gone-since", "KernelDeadlock")
 
 	// A node that is not ready: its pod can't be awaited.
@@ -174,8 +172,7 @@ func TestNodesThatCanNotBeWritten(t *testing.T) {
 		b.writes(conditions.FieldManager, n, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
 		b.leaseOf(n, "KernelDeadlock")
 	}
-	_, err := b.api.CoreV1().Nodes().Patch(t.Context(), marred, types.MergePatchType, []byte(`{"metadata":{"annotations":{"kernosis.io/acts":"{"}}}`), metav1.PatchOptions{})
-	b.must(err)
+	b.patch(marred, `{"metadata":{"annotations":{"kernosis.io/acts":"{"}}}`)
 	var failures atomic.Int32
 	c := b.config()
 	answer := func(r *http.Request, code int, reason metav1.StatusReason) *http.Response {
@@ -202,7 +199,7 @@ func TestNodesThatCanNotBeWritten(t *testing.T) {
 		}
 		return next.RoundTrip(r)
 	}).of(c.To)
-	err = Uninstall(within(t, time.Minute), c)
+	err := Uninstall(within(t, time.Minute), c)
 	if err == nil || !strings.Contains(err.Error(), "node "+refused+": conditions KernelDeadlock: no write today") ||
 		!strings.Contains(err.Error(), "node "+marred+": undo repairs: node "+marred+": annotation kernosis.io/acts") ||
 		strings.Contains(err.Error(), good) || strings.Contains(err.Error(), flaky) {
@@ -224,6 +221,48 @@ func TestNodesThatCanNotBeWritten(t *testing.T) {
 	}
 }
 
+// A repair by a newer version, whose kind this version can't undo, is reported as such.
+func TestUnknownRepair(t *testing.T) {
+	b := newBench(t)
+	node := b.server.Node(t)
+	b.patch(node, `{"metadata":{"annotations":{"kernosis.io/acts":"[{\"diagnosis\":\"d\",\"kind\":\"future\",\"value\":{\"key\":\"a\",\"value\":\"b\"}},{\"diagnosis\":\"d\"}]"}},"spec":{"unschedulable":true}}`)
+	err := Uninstall(within(t, time.Minute), b.config())
+	if err == nil || strings.Contains(err.Error(), "reappear") ||
+		!strings.Contains(err.Error(), "node "+node+": undo repairs: annotation kernosis.io/acts lists a repair that this version does not know") {
+		t.Errorf("got %v", err)
+	}
+	b.says("node " + node + ": cordon is undone")
+	if n := b.node(node); n.Spec.Unschedulable || !strings.Contains(n.Annotations[policy.AnnotationActs], `"future"`) {
+		t.Errorf("%+v %v", n.Spec, n.Annotations)
+	}
+}
+
+// In a wrong namespace, nothing of the running installation is removed.
+func TestWrongNamespace(t *testing.T) {
+	b := newBench(t)
+	node := b.server.Node(t)
+	b.writes(conditions.FieldManager, node, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
+	b.leaseOf(node, "KernelDeadlock")
+	b.patch(node, `{"metadata":{"annotations":{"kernosis.io/acts":"[{\"diagnosis\":\"d\"}]"}},"spec":{"unschedulable":true}}`)
+	b.installed(node)
+	before := b.node(node).ResourceVersion
+
+	other := &bench{T: t, server: b.server, api: b.api, namespace: b.server.Namespace(t)}
+	other.to = other.user("uninstall-"+other.namespace, "kernosis-uninstall")
+	limited, admin := other.config(), other.config()
+	admin.To, limited.Kinds, admin.Kinds = b.server.Config(t, "admin", "system:masters"), true, true
+	for _, c := range []Config{limited, admin} {
+		err := Uninstall(within(t, time.Minute), c)
+		if err == nil || !strings.Contains(err.Error(), "node "+node) || !strings.Contains(err.Error(), "-n") ||
+			strings.Contains(err.Error(), b.namespace) != (c.To == admin.To) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if n := b.node(node); n.ResourceVersion != before {
+		t.Errorf("the node was written: %+v", n)
+	}
+}
+
 // An unknown agent writes its conditions again.
 func TestConditionsThatComeBack(t *testing.T) {
 	b := newBench(t)
@@ -232,6 +271,7 @@ func TestConditionsThatComeBack(t *testing.T) {
 		b.writes(conditions.FieldManager, node, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
 	}
 	again()
+	b.leaseOf(node, "KernelDeadlock")
 	c := b.config()
 	through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		answer, err := next.RoundTrip(r)

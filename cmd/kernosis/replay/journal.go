@@ -41,8 +41,7 @@ func (r *Replay) entry(e *journal.Entry) {
 	} else {
 		// The time until the reboot is only known from the wall clock.
 		r.advance(last.Add(now.Wall.Sub(last.Wall) - tickSlack))
-		r.to = now
-		r.newEngine() // the agent started in a new boot
+		r.startOver(now) // the agent started in a new boot
 	}
 	r.boot = cmp.Or(e.Boot, r.boot)
 	s := Step{File: r.file, Line: r.line, Now: e.Now, Event: e.Event, Started: e.Boot != ""}

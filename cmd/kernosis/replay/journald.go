@@ -42,6 +42,12 @@ func (r *Replay) journalEntry(e *journald.Entry) {
 		return
 	}
 	r.sum.Lines++
+	if boot := string(e.BootID); boot != "" {
+		if r.boot != "" && r.boot != boot && !r.rebooted(from.Time) {
+			return
+		}
+		r.boot = boot
+	}
 	text := from.Text
 	for more := true; more && !r.ended; {
 		var one []byte
@@ -56,4 +62,16 @@ func (r *Replay) journalEntry(e *journald.Entry) {
 		r.count(&l)
 		r.logged(&l)
 	}
+}
+
+// rebooted starts over at the first entry of a new boot. It returns false if the replay has ended.
+func (r *Replay) rebooted(at time.Time) bool {
+	now := r.moment(time.Duration(at.UnixNano()))
+	if !r.begin(now) {
+		return false
+	}
+	r.advance(now)
+	r.startOver(now)
+	r.sourcesUp(now)
+	return true
 }

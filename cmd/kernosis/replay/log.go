@@ -65,6 +65,11 @@ func (r *Replay) base() time.Time {
 	return time.Unix(0, 0).UTC()
 }
 
+// moment returns the time of a timestamp.
+func (r *Replay) moment(stamp time.Duration) event.Moment {
+	return event.Moment{Wall: r.base().Add(stamp), Boot: stamp}
+}
+
 // logLine replays one line of a dump.
 func (r *Replay) logLine(b []byte) {
 	var l line
@@ -110,7 +115,7 @@ func (r *Replay) count(l *line) {
 
 // logged passes a line to the rules.
 func (r *Replay) logged(l *line) {
-	now := event.Moment{Wall: r.base().Add(l.stamp), Boot: l.stamp}
+	now := r.moment(l.stamp)
 	first := r.sum.From.IsZero()
 	if !r.begin(now) {
 		return

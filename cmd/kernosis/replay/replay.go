@@ -136,6 +136,23 @@ func (r *Replay) newEngine() {
 	r.engine = detector.NewEngine(r.cfg.Rules)
 }
 
+// startOver drops all state but the mutes, as an agent does in a new boot.
+func (r *Replay) startOver(now event.Moment) {
+	r.to = now
+	r.newEngine()
+	clear(r.matchers)
+	for _, v := range r.views {
+		clear(v.matchers)
+	}
+	r.setMutes(now)
+}
+
+func (r *Replay) setMutes(now event.Moment) {
+	if r.cfg.Mutes != nil {
+		r.step(&Step{Now: now.Wall, Transitions: r.engine.SetMutes(*r.cfg.Mutes, now)})
+	}
+}
+
 // SetWritten sets when the next file was last written, see [Config].Written.
 func (r *Replay) SetWritten(at time.Time) { r.cfg.Written = at }
 
@@ -248,9 +265,7 @@ func (r *Replay) read(b []byte) {
 func (r *Replay) begin(now event.Moment) bool {
 	if r.sum.From.IsZero() {
 		r.sum.From = now.Wall
-		if r.cfg.Mutes != nil {
-			r.step(&Step{Now: now.Wall, Transitions: r.engine.SetMutes(*r.cfg.Mutes, now)})
-		}
+		r.setMutes(now)
 		if u := r.cfg.Until; u != nil && u.Past == 0 {
 			r.until = u.At
 			if u.At.IsZero() {

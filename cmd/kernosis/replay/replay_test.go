@@ -148,6 +148,41 @@ func TestUntilBootAndMutes(t *testing.T) {
 	}
 }
 
+// A reboot ends all problems, and keeps mutes.
+func TestJournalOverReboot(t *testing.T) {
+	set := ruleSet(t, []byte(`apiVersion: rules.kernosis.io/v1
+rules:
+- {name: bug, events: [log], pattern: 'BUG', reason: Bug, message: "${log.text}", clearAfter: 24h}
+`))
+	entry := func(seconds int, boot, text string) (export, json string) {
+		return fmt.Sprintf("__REALTIME_TIMESTAMP=%d000000\n_BOOT_ID=%s\n_TRANSPORT=kernel\nMESSAGE=%s\n\n", 1767362645+seconds, boot, text),
+			fmt.Sprintf(`{"__REALTIME_TIMESTAMP":"%d000000","_BOOT_ID":%q,"_TRANSPORT":"kernel","MESSAGE":%q}`+"\n", 1767362645+seconds, boot, text)
+	}
+	boots := []string{strings.Repeat("a", 32), strings.Repeat("b", 32)}
+	export1, json1 := entry(0, boots[0], "BUG 1")
+	export2, json2 := entry(3600, boots[1], "fine")
+	export3, json3 := entry(3601, boots[1], "BUG 2")
+	muted := []problem.Mute{{Rule: "bug", Until: time.Unix(1<<34, 0), Reason: "r"}}
+	for input, firing := range map[string]int{
+		export1 + export2: 0, export1 + export2 + export3: 1, export1: 1,
+		json1 + json2: 0, json1 + json2 + json3: 1,
+	} {
+		r := replay.New(replay.Config{Rules: set, Mutes: &muted})
+		if err := r.File("f", strings.NewReader(input)); err != nil {
+			t.Fatal(err)
+		}
+		sum, err := r.End()
+		if err != nil || len(sum.Problems) != firing {
+			t.Errorf("%s\n%v: got %+v, want %d", input, err, sum.Problems, firing)
+		}
+		for _, p := range sum.Problems {
+			if p.MutedUntil.IsZero() {
+				t.Errorf("not muted after the reboot: %+v", p)
+			}
+		}
+	}
+}
+
 func TestBadInput(t *testing.T) {
 	set := ruleSet(t, []byte(countRules))
 	for _, data := range []string{"", "\n\n", "nothing of this\nhas a time\n", "\x00\xff\n"} {
