@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -58,11 +59,11 @@ func testProgram(name string, args []string) int {
 			return 3
 		}
 		for {
-			stat, err := hostfs.New("").Stat(write.Process.Pid)
+			threads, err := hostfs.New("").ThreadStates(write.Process.Pid, 100) // any may be the one that writes
 			if err != nil {
 				return 3
 			}
-			if stat.State == 'D' || stat.State == 'Z' {
+			if slices.ContainsFunc(threads, func(s hostfs.Stat) bool { return s.State == 'D' || s.State == 'Z' }) {
 				return 0
 			}
 		}

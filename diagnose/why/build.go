@@ -168,7 +168,7 @@ func (b *builder) diagnoses() {
 		all = append(all, &b.in.Diagnoses[i])
 	}
 	slices.SortStableFunc(all, func(x, y *Diagnosis) int { return y.Started.Compare(x.Started) })
-	for _, d := range all {
+	for i, d := range all {
 		of := func(c *candidate) bool {
 			return slices.ContainsFunc(c.all, d.of)
 		}
@@ -193,6 +193,9 @@ func (b *builder) diagnoses() {
 		}
 		if !slices.ContainsFunc(b.list, of) && slices.ContainsFunc(b.list, func(c *candidate) bool { return slices.ContainsFunc(c.all, d.ofEarlier) }) {
 			continue // the problem has come back since, maybe with another cause
+		}
+		if slices.ContainsFunc(all[:i], func(newer *Diagnosis) bool { return newer.refutes(d) }) {
+			continue
 		}
 		c := b.ofDiagnosis(d)
 		b.list = slices.DeleteFunc(b.list, func(o *candidate) bool {

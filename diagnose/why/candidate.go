@@ -156,6 +156,16 @@ func (d *Diagnosis) precedes(p *Problem) bool {
 	return p.From == FromJournal && !d.Ended.IsZero() && !p.First.IsZero() && d.Ended.Before(p.First.Add(-sameMoment))
 }
 
+// refutes reports whether the Diagnosis refuted a check that led to the verdict of an older one of
+// the same problem.
+func (d *Diagnosis) refutes(older *Diagnosis) bool {
+	of := cmp.Or(d.Rule, d.Reason)
+	if of == "" || of != cmp.Or(older.Rule, older.Reason) || d.Subject != older.Subject || d.PodUID != older.PodUID {
+		return false
+	}
+	return slices.ContainsFunc(d.Excluded, func(f Finding) bool { return slices.Contains(older.Path, f.Operation) })
+}
+
 // matches reports whether the Diagnosis was made for a problem of this rule and subject.
 func (d *Diagnosis) matches(p *Problem) bool {
 	if d.Rule == "" && d.Reason == "" || p.Rule != "" && d.Rule != "" && p.Rule != d.Rule {

@@ -22,3 +22,43 @@ func TestVerdictOfAnEarlierEpisode(t *testing.T) {
 		t.Errorf("%+v, not %v", a.Causes, a.Not)
 	}
 }
+
+// A verdict is no longer the cause once a newer Diagnosis of the same problem has refuted a check that
+// led to it, also while that one still runs.
+func TestVerdictThatANewerDiagnosisContradicts(t *testing.T) {
+	at := func(minute int) time.Time { return time.Date(2026, 3, 1, 10, minute, 0, 0, time.UTC) }
+	refuted := func(operation string) []why.Finding {
+		return []why.Finding{{Operation: operation, Reason: "NoDiskStalled"}}
+	}
+	for name, c := range map[string]struct {
+		newer why.Diagnosis
+		cause string
+	}{
+		"refuted":                  {why.Diagnosis{Ended: at(42), Excluded: refuted("check-disk-stalled")}, "TaskHung"},
+		"refuted, and still runs":  {why.Diagnosis{Excluded: refuted("check-disk-stalled")}, "TaskHung"},
+		"found another cause":      {why.Diagnosis{Ended: at(42), Verdict: "LockHeld", Excluded: refuted("check-disk-stalled")}, "LockHeld"},
+		"runs":                     {why.Diagnosis{}, "DiskStalled"},
+		"refuted something else":   {why.Diagnosis{Ended: at(42), Excluded: refuted("check-nfs-hang")}, "DiskStalled"},
+		"is about another problem": {why.Diagnosis{Ended: at(42), Subject: "other", Excluded: refuted("check-disk-stalled")}, "DiskStalled"},
+	} {
+		for _, from := range []string{why.FromJournal, why.FromAPI} {
+			t.Run(name+", "+from, func(t *testing.T) {
+				p := why.Problem{From: from, Rule: "r", Reason: "TaskHung", Message: "TaskHung: blocked", Pod: "u", Lasts: true, First: at(30), Last: at(49)}
+				if from == why.FromAPI {
+					p.Rule = ""
+				}
+				c.newer.Name, c.newer.Rule, c.newer.Reason, c.newer.PodUID, c.newer.Started = "b", "r", "TaskHung", "u", at(41)
+				a := why.Build(why.Input{
+					Subject: why.Subject{Kind: why.KindPod, Namespace: "shop", Name: "web-1", UID: "u"}, Now: at(50), Since: time.Hour,
+					Problems: []why.Problem{p},
+					Diagnoses: []why.Diagnosis{c.newer, {
+						Name: "a", Rule: "r", Reason: "TaskHung", PodUID: "u", Started: at(31), Ended: at(32), Verdict: "DiskStalled", Path: []string{"check-disk-stalled", "collect-log"},
+					}},
+				})
+				if len(a.Causes) != 1 || a.Causes[0].Reason != c.cause {
+					t.Errorf("%+v, want %s", a.Causes, c.cause)
+				}
+			})
+		}
+	}
+}

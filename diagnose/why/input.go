@@ -107,7 +107,10 @@ type Diagnosis struct {
 }
 
 // Finding is a cause with its evidence.
-type Finding struct{ Reason, Message string }
+type Finding struct {
+	Operation       string // the check that excluded the cause; empty: it was not excluded
+	Reason, Message string
+}
 
 // Repair is a repair and its state.
 type Repair struct {

@@ -273,25 +273,35 @@ func TestTextsAboutARepeatedCheck(t *testing.T) {
 	}
 }
 
-// If the run was cancelled and nothing reports whether its repair helped, no follow-up Diagnosis
-// checks, because it would make the next attempt.
-func TestNothingFollowsACancelledRun(t *testing.T) {
-	l := unproven(t, 0, "", func(d *v1alpha1.Diagnosis) {
-		d.Spec.Cancel, d.Status.Phase = true, v1alpha1.PhaseCancelled
-		d.Status.Results[1].State = v1alpha1.ResultFailed
-	})
-	if err := l.verify(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	var all v1alpha1.DiagnosisList
-	if err := l.client.List(t.Context(), &all); err != nil {
-		t.Fatal(err)
-	}
-	if len(all.Items) != 1 {
-		t.Errorf("%s follows", all.Items[1].Name)
-	}
-	if got := meta.FindStatusCondition(l.d.Status.Conditions, v1alpha1.ConditionVerified); got.Reason != v1alpha1.ReasonProblemUnknown || !strings.Contains(got.Message, "cancelled") {
-		t.Errorf("%s: %s", got.Reason, got.Message)
+// If the run was cancelled, or the outcome of its repair is unknown, and nothing reports whether the
+// repair helped, no follow-up Diagnosis checks, because it would make the next attempt.
+func TestNoCheckThatWouldTryAgain(t *testing.T) {
+	for why, change := range map[string]func(*v1alpha1.Diagnosis){
+		"the run was cancelled": func(d *v1alpha1.Diagnosis) {
+			d.Spec.Cancel, d.Status.Phase = true, v1alpha1.PhaseCancelled
+			d.Status.Results[1].State = v1alpha1.ResultFailed
+		},
+		"its outcome is unknown": func(d *v1alpha1.Diagnosis) {
+			d.Status.Phase = v1alpha1.PhaseUnknown
+			d.Status.Results[1].State = v1alpha1.ResultUnknown
+		},
+	} {
+		t.Run(why, func(t *testing.T) {
+			l := unproven(t, 0, "", change)
+			if err := l.verify(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var all v1alpha1.DiagnosisList
+			if err := l.client.List(t.Context(), &all); err != nil {
+				t.Fatal(err)
+			}
+			if len(all.Items) != 1 {
+				t.Errorf("%s follows", all.Items[1].Name)
+			}
+			if got := meta.FindStatusCondition(l.d.Status.Conditions, v1alpha1.ConditionVerified); got.Reason != v1alpha1.ReasonProblemUnknown || !strings.Contains(got.Message, why) {
+				t.Errorf("%s: %s", got.Reason, got.Message)
+			}
+		})
 	}
 }
 

@@ -73,11 +73,15 @@ func (l *look) follow(ctx context.Context, last *made) (*v1alpha1.Diagnosis, err
 }
 
 // checkAgain runs the checks before a repair again, if nothing else reports whether it helped, and
-// puts their result into o. why says what is pending, or why there is no result. The checks of a
-// cancelled run are not repeated, because the follow-up Diagnosis would also make the next attempt.
+// puts their result into o. why says what is pending, or why there is no result. After a cancelled
+// run or an unknown outcome the checks are not repeated, because the follow-up Diagnosis would also
+// make the next attempt.
 func (l *look) checkAgain(ctx context.Context, last *made, deadline time.Time, o *policy.Observation) (why string, pending bool, err error) {
-	if l.d.Spec.Cancel {
+	switch {
+	case l.d.Spec.Cancel:
 		return "the run was cancelled, so its checks are not repeated", false, nil
+	case last.state == v1alpha1.ResultUnknown:
+		return "its outcome is unknown, so the checks are not repeated: a person must check", false, nil
 	}
 	checks, err := l.checksBefore(ctx, last.id)
 	if err != nil {

@@ -109,7 +109,7 @@ func Results(out *why.Diagnosis, results []v1alpha1.Result, path v1alpha1.Path) 
 		names[res.ID] = res.Operation
 		switch res.State {
 		case v1alpha1.ResultRefuted:
-			out.Excluded = append(out.Excluded, why.Finding{Reason: res.Reason, Message: res.Message})
+			out.Excluded = append(out.Excluded, why.Finding{Operation: res.Operation, Reason: res.Reason, Message: res.Message})
 		case v1alpha1.ResultFailed:
 			if strings.HasPrefix(res.Operation, "check-") {
 				out.CouldNotLook = append(out.CouldNotLook, why.Finding{Reason: res.Operation, Message: res.Message})

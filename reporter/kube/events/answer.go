@@ -3,6 +3,7 @@ package events
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"time"
 
@@ -64,12 +65,27 @@ func read(err error) answer {
 		return gone
 	case apierrors.IsRequestEntityTooLargeError(err), apierrors.IsUnsupportedMediaType(err), apierrors.IsInvalid(err) && namesField(err):
 		return invalid
-	case apierrors.IsForbidden(err), apierrors.IsConflict(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+	case denies(err):
 		return refused
 	}
-	// Timeouts, broken connections, 401 (a token is renewed within a minute), 429 and all server
+	// Timeouts, broken connections, 401 (a token is renewed within a minute), 408, 429 and all server
 	// errors.
 	return away
+}
+
+// denies reports whether the answer is about the Event and not about all requests: a webhook may
+// choose any code.
+func denies(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	default:
+		return code >= 400 && code < 500
+	}
 }
 
 // namesField reports whether the API server names an invalid field. A ValidatingAdmissionPolicy

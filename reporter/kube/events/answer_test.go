@@ -24,9 +24,13 @@ func TestAnswersOfATroubledServer(t *testing.T) {
 	}{
 		{http.StatusUnauthorized, away},
 		{http.StatusForbidden, refused},
-		{http.StatusNotFound, gone},      // for example from a proxy
-		{http.StatusConflict, exists},    // for a create
-		{http.StatusBadRequest, refused}, // a webhook that sets no code
+		{http.StatusNotFound, gone},            // for example from a proxy
+		{http.StatusConflict, exists},          // for a create
+		{http.StatusBadRequest, refused},       // a webhook that sets no code
+		{http.StatusMethodNotAllowed, refused}, // a webhook may choose any code
+		{http.StatusRequestTimeout, away},
+		{http.StatusGone, refused},
+		{http.StatusTeapot, refused},
 		{http.StatusRequestEntityTooLarge, invalid},
 		{http.StatusUnsupportedMediaType, invalid},
 		{http.StatusUnprocessableEntity, refused}, // a ValidatingAdmissionPolicy
