@@ -14,7 +14,8 @@
 //
 // An operation may have its own folder below [Config.Storage] ([Run.Of]). The diagnosis' subfolder
 // there counts towards the budget, and is kept and removed together with the one in the store,
-// whose .index names it.
+// whose .index names it. Its disk may hang while the store's does not: then calls fail after a
+// while, others fail at once, and what could not be read or removed is left to the next [Open].
 //
 // The content is not inspected. Folders are 0700 and files 0600, because profiles and captures
 // contain secrets.

@@ -7,11 +7,13 @@ import (
 	"hash"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
@@ -21,7 +23,7 @@ type file struct {
 	name, folder string
 	at           place
 
-	f    *os.File
+	f    *os.File      // nil: not created yet
 	held int64         // bytes reserved in the store; guarded by the store's disk lock
 	done chan struct{} // closed under the disk lock when the file is closed or discarded
 
@@ -29,6 +31,44 @@ type file struct {
 	sum       hash.Hash
 	size      int64
 	truncated bool
+	late      error // a Write was abandoned: what the file has is not known
+}
+
+// open creates the file. On a full disk it evicts artifacts of other diagnoses.
+func (f *file) open() (*os.File, error) {
+	at, partial := f.at, f.at.file(partialName(f.name))
+	for {
+		file, err := reach(at, storageWithin, func(step func() error) (*os.File, error) {
+			if err := at.root.Mkdir(at.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+				return nil, err
+			}
+			file, err := at.root.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
+			if err != nil {
+				return nil, err
+			}
+			if err := step(); err != nil {
+				return nil, errors.Join(err, file.Close(), at.root.Remove(partial))
+			}
+			return file, nil
+		})
+		if !isFull(err) {
+			return file, err
+		}
+		if !f.makeRoom() {
+			return nil, fmt.Errorf("%w: %w", operation.ErrArtifactBudget, err)
+		}
+	}
+}
+
+// makeRoom evicts artifacts from the file's full disk. It returns false if there are none.
+func (f *file) makeRoom() bool {
+	s := f.r.s
+	if f.folder != "" && s.storage.isApart() {
+		return false
+	}
+	s.disk.Lock()
+	defer s.disk.Unlock()
+	return s.evict()
 }
 
 // Write writes as much of b as fits, and fails with [operation.ErrArtifactBudget] if not all of it
@@ -38,6 +78,9 @@ func (f *file) Write(b []byte) (int, error) {
 	defer f.mu.Unlock()
 	if f.closed() {
 		return 0, fmt.Errorf("write artifact %s: %w", f.name, fs.ErrClosed)
+	}
+	if f.late != nil {
+		return 0, fmt.Errorf("write artifact %s: %w", f.name, f.late)
 	}
 	want := min(int64(len(b)), f.r.s.cfg.MaxSize-f.size)
 	granted := f.r.s.reserve(f, want)
@@ -66,10 +109,17 @@ func (f *file) Write(b []byte) (int, error) {
 
 // write writes to the disk. If the disk is full, it evicts artifacts of other diagnoses.
 func (f *file) write(b []byte) (n int, err error) {
+	if f.at.storage != nil {
+		b = slices.Clone(b) // an abandoned write owns it
+	}
 	for {
-		m, err := f.f.Write(b[n:])
+		rest := b[n:]
+		m, err := reach(f.at, storageWithin, func(func() error) (int, error) { return f.f.Write(rest) })
 		n += m
-		if !isFull(err) || f.r.s.apart && f.folder != "" || !f.r.s.evictOne() {
+		if errors.Is(err, bounded.ErrLate) {
+			f.late = err
+		}
+		if !isFull(err) || !f.makeRoom() {
 			return n, err
 		}
 	}
@@ -83,15 +133,18 @@ func (f *file) Close() error {
 		return nil
 	}
 	s := f.r.s
-	err := errors.Join(f.f.Sync(), f.f.Close())
+	err := f.late
+	if err == nil {
+		err = f.flush()
+	}
 	s.disk.Lock()
 	defer s.disk.Unlock()
 	if f.closed() {
 		return nil // discarded in the meantime
 	}
 	close(f.done)
-	if err == nil {
-		err = f.at.root.Rename(f.at.file(partialName(f.name)), f.at.file(f.name))
+	if err == nil && f.at.storage == nil {
+		err = f.rename()
 	}
 	if err != nil {
 		f.drop()
@@ -101,6 +154,29 @@ func (f *file) Close() error {
 		Name: f.name, Size: f.size, SHA256: hex.EncodeToString(f.sum.Sum(nil)), Time: time.Now().UTC().Truncate(time.Millisecond), Truncated: f.truncated, Folder: f.folder,
 	})
 	return nil
+}
+
+// flush closes the file. In the storage folder it also gives it its name, which must not be done
+// under the disk lock.
+func (f *file) flush() error {
+	_, err := reach(f.at, flushWithin, func(step func() error) (struct{}, error) {
+		err := errors.Join(f.f.Sync(), f.f.Close())
+		if err != nil || f.at.storage == nil {
+			return struct{}{}, err
+		}
+		if err := step(); err != nil {
+			return struct{}{}, err
+		}
+		if f.closed() {
+			return struct{}{}, fs.ErrClosed
+		}
+		return struct{}{}, f.rename()
+	})
+	return err
+}
+
+func (f *file) rename() error {
+	return f.at.root.Rename(f.at.file(partialName(f.name)), f.at.file(f.name))
 }
 
 func (f *file) closed() bool {
@@ -113,18 +189,23 @@ func (f *file) closed() bool {
 }
 
 // discard aborts writing. The disk lock is held. A concurrent Write fails, and releases what it has
-// reserved.
+// reserved. A concurrent Create fails, and removes what it has created.
 func (f *file) discard() {
 	close(f.done)
-	_ = f.f.Close()
-	f.drop()
+	if f.f != nil {
+		f.drop()
+	}
 }
 
-// drop removes the incomplete file. The disk lock is held.
+// drop closes and removes the incomplete file. The disk lock is held.
 func (f *file) drop() {
 	s := f.r.s
 	delete(f.r.files, f.name)
-	if err := f.at.root.Remove(f.at.file(partialName(f.name))); err != nil {
+	err := f.at.remove(f.r.id, func() error {
+		_ = f.f.Close() // it may be closed already
+		return f.at.root.Remove(f.at.file(partialName(f.name)))
+	})
+	if err != nil {
 		s.log.Warn("can't remove an incomplete artifact", "diagnosis", f.r.id, "artifact", f.name, "error", err)
 	}
 	s.change(func() { s.stats.Bytes -= f.held })
@@ -135,12 +216,6 @@ func (s *Store) cutOff() {
 	s.disk.Lock()
 	defer s.disk.Unlock()
 	s.change(func() { s.stats.Truncated++ })
-}
-
-func (s *Store) evictOne() bool {
-	s.disk.Lock()
-	defer s.disk.Unlock()
-	return s.evict()
 }
 
 // isFull reports whether the disk or a quota is full.

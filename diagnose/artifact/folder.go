@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/display"
 )
 
@@ -64,47 +64,27 @@ func (s *Store) below(folder string) (string, error) {
 // [os.Root] refuses links that lead out of it, but others would still lead to a folder that nobody
 // has configured.
 func (s *Store) makeFolder(path string) error {
-	if s.storage == nil {
-		return s.storageErr
+	root, err := s.storage.available()
+	if err != nil {
+		return err
 	}
-	at := ""
-	for part := range strings.SplitSeq(path, "/") {
-		at = filepath.Join(at, part)
-		if err := s.storage.Mkdir(at, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
+	return s.storage.named(bounded.Err(&s.storage.calls, storageWithin, func() error {
+		at := ""
+		for part := range strings.SplitSeq(path, "/") {
+			at = filepath.Join(at, part)
+			if err := root.Mkdir(at, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+			info, err := root.Lstat(at)
+			if err != nil {
+				return err
+			}
+			if !info.IsDir() {
+				return fmt.Errorf("%s is a symbolic link or a file: %w", filepath.Join(s.cfg.Storage, at), unix.ENOTDIR)
+			}
 		}
-		info, err := s.storage.Lstat(at)
-		if err != nil {
-			return err
-		}
-		if !info.IsDir() {
-			return fmt.Errorf("%s is a symbolic link or a file: %w", filepath.Join(s.cfg.Storage, at), unix.ENOTDIR)
-		}
-	}
-	return nil
-}
-
-// place is a folder of a diagnosis, in the store or in an operation's folder.
-type place struct {
-	root *os.Root
-	dir  string
-}
-
-func (p place) file(name string) string { return p.dir + "/" + name }
-
-// placeOf returns the place of a diagnosis in folder, which is an [Artifact.Folder].
-func (s *Store) placeOf(id, folder string) (place, error) {
-	if folder == "" {
-		return place{s.root, id}, nil
-	}
-	path, err := filepath.Rel(s.cfg.Storage, folder)
-	switch {
-	case err != nil || !filepath.IsLocal(path):
-		return place{}, fmt.Errorf("%s is not below %s", folder, s.cfg.Storage)
-	case s.storage == nil:
-		return place{}, s.storageErr
-	}
-	return place{s.storage, filepath.Join(path, id)}, nil
+		return nil
+	}))
 }
 
 // use records in the index that a diagnosis has files in an operation's folder, before it creates
@@ -112,6 +92,9 @@ func (s *Store) placeOf(id, folder string) (place, error) {
 func (r *Run) use(folder string) error {
 	r.s.disk.Lock()
 	defer r.s.disk.Unlock()
+	if r.s.storage.isRemoving(r.id) {
+		return fmt.Errorf("earlier results in %s are still being removed: %w", r.s.cfg.Storage, bounded.ErrLate)
+	}
 	if slices.Contains(r.d.folders, folder) {
 		return nil
 	}

@@ -52,7 +52,24 @@ func (s *Store) loadDiagnosis(id string) {
 			whole = false // another store may own it
 			continue
 		}
-		whole = s.loadPlace(id, folder, at, known, d) && whole
+		l, err := reach(at, storageWithin, func(step func() error) (loaded, error) { return s.loadPlace(id, folder, at, known, step) })
+		if err != nil {
+			s.log.Warn("can't read a folder of artifacts", "diagnosis", id, "folder", folder, "error", err)
+			whole = false
+			continue
+		}
+		whole = whole && l.whole
+		s.stats.Partial += l.partial
+		for _, a := range l.artifacts {
+			d.artifacts[a.Name] = a
+			s.stats.Bytes += a.Size
+			if a.Time.After(d.last) {
+				d.last = a.Time
+			}
+		}
+	}
+	if !whole {
+		s.left[id] = d
 	}
 	if len(d.artifacts) > 0 {
 		s.diagnoses[id] = d
@@ -66,47 +83,51 @@ func (s *Store) loadDiagnosis(id string) {
 	}
 }
 
-// loadPlace reads one folder of a diagnosis. It returns false if the folder contains something else,
-// or something that can't be read or removed.
-func (s *Store) loadPlace(id, folder string, at place, known map[string]Artifact, d *diagnosis) (whole bool) {
+// loaded is what a folder of a diagnosis contains.
+type loaded struct {
+	artifacts []Artifact
+	partial   uint64 // removed incomplete files
+	whole     bool   // nothing else, and nothing that can't be read or removed
+}
+
+// loadPlace reads one folder of a diagnosis. It calls step after each file, and ends if that fails.
+func (s *Store) loadPlace(id, folder string, at place, known map[string]Artifact, step func() error) (loaded, error) {
+	l := loaded{whole: true}
 	entries, err := fs.ReadDir(at.root.FS(), at.dir)
 	if folder != "" && errors.Is(err, fs.ErrNotExist) {
-		return true // somebody removed it
+		return l, nil // somebody removed it
 	} else if err != nil {
-		s.log.Warn("can't read a folder of artifacts", "diagnosis", id, "folder", folder, "error", err)
-		return false
+		return l, err
 	}
-	whole = true
 	for _, e := range entries {
+		if err := step(); err != nil {
+			return l, err
+		}
 		name := e.Name()
 		switch {
 		case name == indexFile && folder == "":
 		case strings.HasPrefix(name, ".") && strings.HasSuffix(name, partialSuffix):
 			if err := at.root.Remove(at.file(name)); err != nil {
 				s.log.Warn("can't remove an incomplete artifact", "diagnosis", id, "file", name, "error", err)
-				whole = false
+				l.whole = false
 				continue
 			}
-			s.stats.Partial++
+			l.partial++
 			s.log.Info("removed an incomplete artifact", "diagnosis", id, "file", name)
 		case !e.Type().IsRegular() || checkName(name) != nil:
 			s.log.Warn("unexpected entry in the folder of artifacts", "diagnosis", id, "name", name)
-			whole = false
+			l.whole = false
 		default:
 			a, err := s.loadArtifact(id, folder, at, e, known)
 			if err != nil {
 				s.log.Warn("can't read an artifact", "diagnosis", id, "artifact", name, "error", err)
-				whole = false
+				l.whole = false
 				continue
 			}
-			d.artifacts[name] = a
-			s.stats.Bytes += a.Size
-			if a.Time.After(d.last) {
-				d.last = a.Time
-			}
+			l.artifacts = append(l.artifacts, a)
 		}
 	}
-	return whole
+	return l, nil
 }
 
 // loadArtifact returns a file's entry in the index, or computes it from the content.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -46,7 +45,9 @@ func (s *Store) Begin(id string) (*Run, error) {
 	defer s.disk.Unlock()
 	d := s.diagnoses[id]
 	if d == nil {
-		d = &diagnosis{artifacts: map[string]Artifact{}}
+		if d = s.left[id]; d == nil {
+			d = &diagnosis{artifacts: map[string]Artifact{}}
+		}
 		s.change(func() { s.diagnoses[id] = d })
 	}
 	if d.running {
@@ -72,6 +73,9 @@ func (r *Run) End() {
 	}
 	if len(r.d.artifacts) == 0 {
 		r.s.change(func() { delete(r.s.diagnoses, r.id) })
+		if r.s.left[r.id] != nil {
+			return
+		}
 		_ = r.s.removeFolders(r.id, r.d.folders) // only what can't be removed is left in them
 	}
 }
@@ -85,25 +89,51 @@ func (r *Run) create(name, folder string) (io.WriteCloser, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
+	f, err := r.reserve(name, folder)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := f.open()
+	r.s.disk.Lock()
+	defer r.s.disk.Unlock()
+	if err != nil {
+		delete(r.files, name)
+		r.s.change(func() { r.s.stats.Refused++ })
+		return nil, fmt.Errorf("artifact %s: %w", name, err)
+	}
+	if f.f = opened; f.closed() {
+		f.drop()
+		return nil, ended(name)
+	}
+	return f, nil
+}
+
+// reserve reserves the name of an artifact that is about to be created.
+func (r *Run) reserve(name, folder string) (*file, error) {
 	r.s.disk.Lock()
 	defer r.s.disk.Unlock()
 	_, whole := r.d.artifacts[name]
 	switch {
 	case r.ended:
-		return nil, fmt.Errorf("artifact %s: the diagnosis has ended: %w", name, fs.ErrClosed)
+		return nil, ended(name)
 	case whole || r.files[name] != nil:
 		return nil, fmt.Errorf("artifact %s: %w", name, fs.ErrExist)
 	case len(r.d.artifacts)+len(r.files) >= maxArtifacts:
 		r.s.change(func() { r.s.stats.Refused++ })
 		return nil, noRoom(fmt.Sprintf("the diagnosis has %d artifacts", maxArtifacts))
 	}
-	f, at, err := r.s.create(r.id, folder, name)
+	at, err := r.s.placeOf(r.id, folder)
 	if err != nil {
 		r.s.change(func() { r.s.stats.Refused++ })
 		return nil, fmt.Errorf("artifact %s: %w", name, err)
 	}
-	r.files[name] = &file{r: r, name: name, folder: folder, at: at, f: f, sum: sha256.New(), done: make(chan struct{})}
-	return r.files[name], nil
+	f := &file{r: r, name: name, folder: folder, at: at, sum: sha256.New(), done: make(chan struct{})}
+	r.files[name] = f
+	return f, nil
+}
+
+func ended(name string) error {
+	return fmt.Errorf("artifact %s: the diagnosis has ended: %w", name, fs.ErrClosed)
 }
 
 // Of returns the artifacts of one node of the graph. Their names begin with its id. If a name
@@ -153,30 +183,6 @@ func (o ofNode) Create(name string) (io.WriteCloser, error) {
 		w, err = o.r.create(o.prefix+strings.TrimSuffix(name, ext)+"-"+strconv.Itoa(i)+ext, o.folder)
 	}
 	return w, err
-}
-
-// create creates the file of an artifact. On a full disk it evicts artifacts of other diagnoses.
-func (s *Store) create(id, folder, name string) (*os.File, place, error) {
-	at, err := s.placeOf(id, folder)
-	if err != nil {
-		return nil, at, err
-	}
-	for {
-		err := at.root.Mkdir(at.dir, 0o700)
-		if err == nil || errors.Is(err, fs.ErrExist) {
-			var f *os.File
-			f, err = at.root.OpenFile(at.file(partialName(name)), os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, 0o600)
-			if err == nil {
-				return f, at, nil
-			}
-		}
-		if !isFull(err) {
-			return nil, at, err
-		}
-		if s.apart && folder != "" || !s.evict() {
-			return nil, at, fmt.Errorf("%w: %w", operation.ErrArtifactBudget, err)
-		}
-	}
 }
 
 // List returns the complete artifacts of a diagnosis, sorted by name. It does not wait for the

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
@@ -49,18 +47,20 @@ type Store struct {
 	log  *slog.Logger
 	root *os.Root
 
-	storage    *os.Root // nil: not available
-	storageErr error    // why it is not available
-	apart      bool     // storage is on another disk: evicting artifacts of others makes no room there
+	storage storage
 
 	// disk is locked while the store's content and its files are changed, which may take as long as
-	// the disk hangs.
+	// the disk hangs. Files below Storage are only removed meanwhile, which is bounded.
 	disk sync.Mutex
 	// mu is locked after disk, and never while waiting for the disk. Changing diagnoses and stats
 	// requires both locks, reading them one.
 	mu        sync.Mutex
 	diagnoses map[string]*diagnosis
 	stats     Stats
+
+	// left are those whose folders could not be read or removed in full: their index stays. Guarded
+	// by disk.
+	left map[string]*diagnosis
 }
 
 // diagnosis has the artifacts of one diagnosis.
@@ -128,7 +128,8 @@ func Open(cfg Config, log *slog.Logger) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("artifacts: %w", err)
 	}
-	s := &Store{cfg: cfg, log: log, root: root, diagnoses: map[string]*diagnosis{}}
+	s := &Store{cfg: cfg, log: log, root: root, diagnoses: map[string]*diagnosis{}, left: map[string]*diagnosis{}}
+	s.storage.removing = map[string]int{}
 	s.openStorage()
 	if err := errors.Join(root.Chmod(".", 0o700), s.load()); err != nil {
 		return nil, errors.Join(fmt.Errorf("artifacts: %w", err), s.Close())
@@ -142,33 +143,24 @@ func Open(cfg Config, log *slog.Logger) (*Store, error) {
 
 // openStorage opens the folder for operations' folders. If that fails, the store works without it.
 func (s *Store) openStorage() {
-	if s.storageErr = errors.New("this node has no folder for results of operations"); s.cfg.Storage == "" {
+	if s.storage.err = errors.New("this node has no folder for results of operations"); s.cfg.Storage == "" {
 		return
 	}
 	dir, err := filepath.Abs(s.cfg.Storage)
-	if err == nil {
-		s.cfg.Storage = dir
-		err = os.MkdirAll(dir, 0o700)
-	}
-	if err == nil {
-		s.storage, err = os.OpenRoot(s.cfg.Storage)
+	if err != nil {
+		s.storage.err = err
+	} else {
+		s.cfg.Storage, s.storage.dir = dir, dir
+		err = s.storage.open(s.cfg.Dir)
 	}
 	if err != nil {
-		s.storageErr = err
-		s.log.Warn("operations can't have their own folders", "error", err)
-		return
+		s.log.Warn("operations can't have their own folders", "dir", s.cfg.Storage, "error", err)
 	}
-	var own, theirs unix.Stat_t
-	s.apart = unix.Stat(s.cfg.Dir, &own) == nil && unix.Stat(s.cfg.Storage, &theirs) == nil && own.Dev != theirs.Dev
 }
 
 // Close closes the store's folders. Artifacts stay.
 func (s *Store) Close() error {
-	err := s.root.Close()
-	if s.storage != nil {
-		err = errors.Join(err, s.storage.Close())
-	}
-	return err
+	return errors.Join(s.root.Close(), s.storage.close())
 }
 
 // change calls f, which changes fields that readers use. The disk lock is held.
@@ -264,17 +256,22 @@ func (s *Store) remove(id string) error {
 		delete(s.diagnoses, id)
 		s.stats.Bytes -= d.size()
 	})
-	return s.removeFolders(id, d.folders)
+	delete(s.left, id)
+	err := s.removeFolders(id, d.folders)
+	if err != nil {
+		s.left[id] = &diagnosis{artifacts: map[string]Artifact{}, folders: d.folders}
+	}
+	return err
 }
 
-// removeFolders removes the folders of a diagnosis. If one can't be removed, or is not this
-// store's, the index stays, because it names that folder.
+// removeFolders removes the folders of a diagnosis. If one can't be removed, or not yet, or is not
+// this store's, the index stays, because it names that folder: the next Open removes the rest.
 func (s *Store) removeFolders(id string, folders []string) error {
 	var errs []error
 	for _, folder := range folders {
 		at, err := s.placeOf(id, folder)
 		if err == nil {
-			err = at.root.RemoveAll(at.dir)
+			err = at.remove(id, func() error { return at.root.RemoveAll(at.dir) })
 		}
 		errs = append(errs, err)
 	}

@@ -181,6 +181,60 @@ func kernelLog(t *testing.T, line string) string {
 	return fmt.Sprintf("3,1,%d,-;%s\n", now.Nano()/1000, line)
 }
 
+// keepKernelLog has the node's /dev/kmsg return lines of this moment once, each in its own read.
+func keepKernelLog(t *testing.T, h operation.Host, lines ...string) {
+	t.Helper()
+	path := h.FS.Path("/dev/kmsg")
+	operationtest.Mkfifo(t, path)
+	log, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { log.Close() })
+	if _, err := unix.FcntlInt(log.Fd(), unix.F_SETFL, unix.O_DIRECT); err != nil { // a read returns one write
+		t.Fatal(err)
+	}
+	for _, line := range lines {
+		if _, err := log.WriteString(kernelLog(t, line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An attached disk may get the name of a removed one. Its log begins with the line of its capacity,
+// which the kernel also logs when a disk is resized.
+func TestErrorsOfAnEarlierDisk(t *testing.T) {
+	const (
+		ioError  = "I/O error, dev sdb, sector 1 op 0x0:(READ) flags 0x0"
+		medium   = "critical medium error, dev sdb, sector 0 op 0x0:(READ) flags 0x0"
+		others   = "critical target error, dev sdc, sector 0"
+		capacity = "sd 2:0:0:0: [sdb] 7814037168 512-byte logical blocks: (4.00 TB/3.64 TiB)"
+		attached = "sd 2:0:0:0: [sdb] Attached SCSI disk"
+	)
+	for name, c := range map[string]struct {
+		lines []string
+		want  string
+	}{
+		"an earlier disk":              {[]string{ioError, capacity, medium, attached}, "critical medium=1"},
+		"a healthy disk":               {[]string{ioError, medium, capacity, attached}, ""},
+		"several disks":                {[]string{capacity, ioError, attached, medium, capacity, attached, ioError, ioError}, "I/O=2"},
+		"a removable disk":             {[]string{ioError, capacity, medium, "sd 2:0:0:0: [sdb] Attached SCSI removable disk"}, "critical medium=1"},
+		"a resize":                     {[]string{capacity, attached, ioError, capacity, medium}, "I/O=1 critical medium=1"},
+		"resized and removed":          {[]string{ioError, capacity, ioError, capacity, medium, attached}, "critical medium=1"},
+		"an attach without a capacity": {[]string{capacity, attached, ioError, "sd 2:0:0:0: [sdb] Attached SCSI removable disk"}, "I/O=1"},
+		"another disk's attach":        {[]string{ioError, capacity, others, "sd 3:0:0:0: [sdc] Attached SCSI disk"}, "I/O=1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := operationtest.HostOf(t, map[string]string{"/dev/null": ""})
+			keepKernelLog(t, h, c.lines...)
+			out, _ := operationtest.Succeed(t, DiskErrors(h), map[string]string{"device": "sdb"})
+			if got := out.Results["logErrorKinds"]; got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
 // A disk that is removed after its first error has only that error in the log.
 func TestRemovedDisk(t *testing.T) {
 	h := operationtest.HostOf(t, map[string]string{"/dev/kmsg": kernelLog(t, "critical medium error, dev sdz, sector 1")})

@@ -19,6 +19,14 @@ type diskLog struct {
 	lastAge time.Duration
 }
 
+func newDiskLog() *diskLog { return &diskLog{kinds: map[string]int{}} }
+
+// add counts an error.
+func (d *diskLog) add(kind []byte, r *hostfs.KernelRecord) {
+	d.kinds[display.Safe(string(kind), 64)]++
+	d.last, d.lastAge = display.Safe(string(r.Text), operation.MaxLogLine), r.Age()
+}
+
 // diskErrorLine matches the block layer's line for a failed request. On older kernels it starts
 // with the function's name.
 func diskErrorLine() *regexp.Regexp {
@@ -40,26 +48,44 @@ func (d *diskLog) bad() (n int) {
 // String returns "I/O=3 critical medium=1".
 func (d *diskLog) String() string { return operation.Counts(d.kinds) }
 
-// diskLogs reads the disk errors of the last maxAge from the kernel log, by disk name.
+// scsiDiskLine matches the lines that the kernel logs when it attaches a SCSI disk: the capacity
+// before it reads the partition table, "Attached" after that. It also logs the capacity when a disk
+// is resized.
+func scsiDiskLine() *regexp.Regexp {
+	return regexp.MustCompile(`^sd [^ ]+: \[([a-z]+)\] (?:(Attached) SCSI |[0-9]+ [0-9]+-byte logical blocks)`)
+}
+
+// diskLogs reads the disk errors of the last maxAge from the kernel log, by disk name. If a name was
+// given to another SCSI disk, it has only the errors of the last one.
 func diskLogs(h operation.Host, ctx context.Context, maxAge time.Duration, f *operation.Finding) (map[string]*diskLog, error) {
 	logs, form := map[string]*diskLog{}, diskErrorLine()
+	sized, scsi := map[string]*diskLog{}, scsiDiskLine() // sized: since the line of the disk's capacity
 	lost, err := h.FS.KernelLog(ctx, func(r *hostfs.KernelRecord) bool {
 		if r.Facility != 0 { // written by a process
 			return true
 		}
-		age := r.Age()
-		if m := form.FindSubmatch(r.Text); m != nil && age <= maxAge {
+		if m := scsi.FindSubmatch(r.Text); m != nil {
+			name := string(m[1])
+			if len(m[2]) == 0 {
+				sized[name] = newDiskLog()
+			} else if d := sized[name]; d != nil {
+				logs[name] = d
+				delete(sized, name)
+			}
+			return true
+		}
+		if m := form.FindSubmatch(r.Text); m != nil && r.Age() <= maxAge {
 			name := display.Safe(string(m[2]), 64)
 			if head, ok := hostfs.NVMeHead(name); ok {
 				name = head
 			}
-			d := logs[name]
-			if d == nil {
-				d = &diskLog{kinds: map[string]int{}}
-				logs[name] = d
+			if logs[name] == nil {
+				logs[name] = newDiskLog()
 			}
-			d.kinds[display.Safe(string(m[1]), 64)]++
-			d.last, d.lastAge = display.Safe(string(r.Text), operation.MaxLogLine), age
+			logs[name].add(m[1], r)
+			if d := sized[name]; d != nil {
+				d.add(m[1], r)
+			}
 		}
 		return true
 	})
