@@ -134,17 +134,18 @@ func (m *maker) runtimeAt(ctx context.Context, socket cri.Socket, timeout time.D
 	}
 	h, err := cri.Ask(ctx, socket)
 	said := status.Convert(err)
-	switch code := said.Code(); {
-	case code == codes.OK:
-	case code == codes.DeadlineExceeded, ctx.Err() != nil:
+	code := said.Code()
+	if code != codes.OK && ctx.Err() != nil {
+		code = codes.DeadlineExceeded
+	}
+	switch code {
+	case codes.OK:
+	case codes.Unimplemented:
+		return notReady(began, socket, said), said.Err()
+	case codes.DeadlineExceeded:
 		return failure(began, event.VerdictSilent, "established", "the container runtime at %s accepts connections but does not answer within %s", socket.Name, timeout), nil
 	default:
-		o = failure(began, event.VerdictStatus, "answer", "the container runtime at %s answers %s: %s", socket.Name, code, said.Message())
-		o.Detail.Status = code.String()
-		if code == codes.Unimplemented {
-			return o, said.Err()
-		}
-		return o, nil
+		return notReady(began, socket, said), nil
 	}
 	for _, c := range h.Conditions {
 		if c.Name == criapi.RuntimeReady && !c.OK {
@@ -154,6 +155,13 @@ func (m *maker) runtimeAt(ctx context.Context, socket cri.Socket, timeout time.D
 		}
 	}
 	return success(event.Duration(time.Since(began))), nil
+}
+
+// notReady returns the outcome for a runtime that answers with an error.
+func notReady(began time.Time, socket cri.Socket, said *status.Status) probe.Outcome {
+	o := failure(began, event.VerdictStatus, "answer", "the container runtime at %s answers %s: %s", socket.Name, said.Code(), said.Message())
+	o.Detail.Status = said.Code().String()
+	return o
 }
 
 // connects reports whether a socket accepts connections. If not, the outcome says why.
