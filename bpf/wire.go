@@ -81,8 +81,10 @@ type Canary struct {
 
 // CString returns b up to its first NUL, aliasing b.
 func CString(b []byte) []byte {
-	text, _, _ := bytes.Cut(b, []byte{0})
-	return text
+	if end := bytes.IndexByte(b, 0); end >= 0 {
+		return b[:end]
+	}
+	return b
 }
 
 // Errors of [ParseHeader].

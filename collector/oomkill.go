@@ -145,9 +145,14 @@ func (o *oomkill) isKilled(head *bpf.Header, r *bpf.OOMKill) bool {
 
 // runs reports whether one of the functions is on a stack.
 func runs(stack []uint64, code []hostfs.Range) bool {
-	return slices.ContainsFunc(code, func(f hostfs.Range) bool {
-		return slices.ContainsFunc(stack, f.ContainsReturn)
-	})
+	for _, f := range code {
+		for _, address := range stack {
+			if f.ContainsReturn(address) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // along reports whether another process was killed just before for the same demand.

@@ -1,7 +1,6 @@
 package hostfs
 
 import (
-	"bytes"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -19,7 +18,7 @@ const maxLevels = 16
 // Level is one cgroup of a chain captured in the kernel.
 type Level struct {
 	ID   uint64 // 64-bit kernfs id
-	Name []byte // kernfs_node.name, up to a NUL; empty: the root
+	Name []byte // kernfs_node.name; empty: the root
 	Cut  bool   // Name may be only the beginning
 }
 
@@ -88,7 +87,7 @@ func (a *Attributor) Resolve(leafID uint64, levels []Level, truncated bool) *Att
 	}
 	key := attributionKey{leaf: leafID}
 	for i := range levels {
-		key.names = key.names*31 + maphash.Bytes(a.seed, levelName(&levels[i]))
+		key.names = key.names*31 + maphash.Bytes(a.seed, levels[i].Name)
 	}
 	e, ok := a.cache.Get(key)
 	switch {
@@ -106,7 +105,7 @@ func (a *Attributor) Resolve(leafID uint64, levels []Level, truncated bool) *Att
 func (a *Attributor) resolve(leafID uint64, levels []Level, truncated bool) *Attributed {
 	e, partial := &Attributed{chain: make([]chainLevel, len(levels)), truncated: truncated}, truncated
 	for i := range levels {
-		e.chain[i] = chainLevel{id: levels[i].ID, name: string(levelName(&levels[i])), cut: levels[i].Cut}
+		e.chain[i] = chainLevel{id: levels[i].ID, name: string(levels[i].Name), cut: levels[i].Cut}
 		partial = partial || levels[i].Cut
 	}
 	path := chainPath(e.chain, truncated)
@@ -160,17 +159,16 @@ func (a *Attributor) nameCopy(e *Attributed) *Attributed {
 
 // isOf reports whether e was made from this chain, without allocating.
 func (e *Attributed) isOf(levels []Level, truncated bool) bool {
-	return e.truncated == truncated && slices.EqualFunc(e.chain, levels, func(c chainLevel, l Level) bool {
-		return c.id == l.ID && c.cut == l.Cut && c.name == string(levelName(&l))
-	})
-}
-
-// levelName returns the name up to a NUL: buffers of fixed size are padded.
-func levelName(l *Level) []byte {
-	if i := bytes.IndexByte(l.Name, 0); i >= 0 {
-		return l.Name[:i]
+	if e.truncated != truncated || len(e.chain) != len(levels) {
+		return false
 	}
-	return l.Name
+	for i := range levels {
+		c, l := &e.chain[i], &levels[i]
+		if c.id != l.ID || c.cut != l.Cut || c.name != string(l.Name) {
+			return false
+		}
+	}
+	return true
 }
 
 // chainPath joins a leaf-first chain into a path.

@@ -20,8 +20,7 @@ func chain(leaf uint64, path string) []Level {
 	var out []Level
 	names := strings.Split(strings.Trim(path, "/"), "/")
 	for _, n := range slices.Backward(names) {
-		name := make([]byte, 96) // padded, as in the kernel's record
-		copy(name[:95], n)
+		name := []byte(n[:min(len(n), 95)]) // as in the kernel's record
 		out = append(out, Level{ID: leaf + uint64(len(out)), Name: name, Cut: len(n) >= 95})
 	}
 	return out
