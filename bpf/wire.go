@@ -81,10 +81,8 @@ type Canary struct {
 
 // CString returns b up to its first NUL, aliasing b.
 func CString(b []byte) []byte {
-	if end := bytes.IndexByte(b, 0); end >= 0 {
-		return b[:end]
-	}
-	return b
+	text, _, _ := bytes.Cut(b, []byte{0})
+	return text
 }
 
 // Errors of [ParseHeader].
