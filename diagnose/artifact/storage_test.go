@@ -29,7 +29,7 @@ func returns(t *testing.T, what string, within time.Duration, f func() error) {
 	}
 }
 
-// late is an error unless err is that of a hung storage folder.
+// late returns nil for the error of a storage folder that hangs, else an error.
 func late(err error) error {
 	if errors.Is(err, bounded.ErrLate) {
 		return nil

@@ -267,9 +267,12 @@ func BenchmarkReader(b *testing.B) {
 // TestFileThatHangs checks that a reader reports a file whose disk does not answer, and reads on when
 // it does.
 func TestFileThatHangs(t *testing.T) {
-	dir := t.TempDir()
-	l := newLog(t, filepath.Join(dir, "log"))
-	c := start(t, Config{Path: l.path}, func(r *Reader) { r.hangsAfter = 20 * time.Millisecond }).up()
+	dir, links := t.TempDir(), t.TempDir()
+	l, path := newLog(t, filepath.Join(dir, "log")), filepath.Join(links, "log")
+	if err := os.Symlink(l.path, path); err != nil { // so that a second folder is watched
+		t.Fatal(err)
+	}
+	c := start(t, Config{Path: path}, func(r *Reader) { r.hangsAfter = 20 * time.Millisecond }).up()
 	l.write("before\n")
 	c.want("before")
 	next := newLog(t, filepath.Join(dir, "next"))
@@ -277,7 +280,7 @@ func TestFileThatHangs(t *testing.T) {
 	next.write("meanwhile\n")
 	next.rename("log")
 	disk.Wait()
-	hangs := "read " + l.path + ": " + errHangs.Error()
+	hangs := "read " + path + ": " + errHangs.Error()
 	c.until("report that it hangs", func() bool { return c.status[len(c.status)-1] == hangs })
 	disk.Release()
 	c.want("before", "meanwhile")

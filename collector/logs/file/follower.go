@@ -32,8 +32,9 @@ type follower struct {
 
 	nowhere time.Time // since when the path leads nowhere; zero if it leads to a file
 
-	mu    sync.Mutex // guards steps, and keeps reports in order
-	steps uint64     // of all looks; odd during a look
+	mu      sync.Mutex // guards looking and steps, and keeps reports in order
+	looking bool
+	steps   uint64 // of all looks
 
 	line   logs.Line
 	loss   logs.Loss
@@ -69,14 +70,15 @@ func (s *follower) pause() time.Duration {
 func (s *follower) report(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.steps += 2
+	s.steps++
 	s.r.cfg.Status(err)
 }
 
-// advance counts steps: 1 for the begin and the end of a look, 2 for its progress.
-func (s *follower) advance(steps uint64) {
+// advance counts a step of a look, or ends the look.
+func (s *follower) advance(looking bool) {
 	s.mu.Lock()
-	s.steps += steps
+	s.looking = looking
+	s.steps++
 	s.mu.Unlock()
 }
 
@@ -95,7 +97,7 @@ func (s *follower) reportHangs(ended <-chan struct{}) {
 		case <-ticker.C:
 		}
 		s.mu.Lock()
-		if s.steps%2 == 1 && s.steps == before {
+		if s.looking && s.steps == before {
 			s.r.cfg.Status(&fs.PathError{Op: "read", Path: s.r.cfg.Path, Err: errHangs})
 		}
 		before = s.steps
@@ -259,7 +261,7 @@ func (s *follower) read(ctx context.Context, final bool) error {
 		if s.failed != nil {
 			break
 		}
-		s.advance(2)
+		s.advance(true)
 		now, first := time.Now(), s.cur.readAt() == 0
 		s.failed = s.cur.fill(now)
 		atEnd := errors.Is(s.failed, io.EOF)

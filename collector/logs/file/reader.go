@@ -147,7 +147,7 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 	timer := time.NewTimer(r.pollEvery)
 	defer timer.Stop()
 	for {
-		s.advance(1)
+		s.advance(true)
 		// Watch before looking, so that no change falls in between.
 		w.follow(s.names())
 		if err := s.look(ctx); err != nil {
@@ -156,7 +156,7 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 		if w.follow(s.names()) {
 			continue
 		}
-		s.advance(1)
+		s.advance(false)
 		timer.Reset(s.pause())
 		if !w.wait(ctx, timer.C) {
 			return nil
