@@ -54,7 +54,7 @@ func newBudgets(l RateLimit) budgets {
 }
 
 // budget is a token bucket. It is implemented here because each matched line is charged to one:
-// golang.org/x/time/rate takes a lock for each question, which is a seventh of the line's cost.
+// golang.org/x/time/rate takes a lock for each question and computes in floating point.
 type budget struct {
 	interval time.Duration // time that adds an event; zero: no limit
 	size     time.Duration // time that fills the empty budget
