@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/stack"
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
 // What a hung task waits for (event.HungTaskData.Wait).
@@ -37,10 +37,10 @@ func waitOf(recordedLock, inIOWait bool, frames []string) string {
 	case inIOWait:
 		return waitIO
 	}
-	switch stack.CauseOf(frames).Kind {
-	case stack.Lock, stack.FrozenFilesystem: // the lock that a freeze holds
+	switch hostfs.WaitCauseOf(frames).Kind {
+	case hostfs.WaitLock, hostfs.WaitFrozenFilesystem: // the lock that a freeze holds
 		return waitLock
-	case stack.Disk, stack.Journal, stack.NFS, stack.FUSE, stack.NetworkFilesystem:
+	case hostfs.WaitDisk, hostfs.WaitJournal, hostfs.WaitNFS, hostfs.WaitFUSE, hostfs.WaitNetworkFilesystem:
 		return waitIO
 	default:
 		return waitOther
@@ -48,6 +48,6 @@ func waitOf(recordedLock, inIOWait bool, frames []string) string {
 }
 
 func isCommand(frame string) bool {
-	function := stack.Function(frame)
+	function := hostfs.FrameFunction(frame)
 	return slices.ContainsFunc(commandFunctions(), func(f string) bool { return strings.HasPrefix(function, f) })
 }

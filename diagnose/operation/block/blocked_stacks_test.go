@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/collector/stack"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
@@ -45,7 +45,7 @@ func TestBlockedStacksOfAFrozenFilesystem(t *testing.T) {
 	t.Logf("%v\n%s", out.Results, kept.Files["stacks.txt"])
 	for key, want := range map[string]string{
 		"blockedCount": "1", "pid": pid, "tgid": strconv.Itoa(hang.Waiter.PID), "comm": hang.Waiter.Comm, "state": "D",
-		"waitsFor": stack.FrozenFilesystem, "mountPoint": dir, "device": filepath.Base(device), "fsType": "ext4", "source": device,
+		"waitsFor": hostfs.WaitFrozenFilesystem, "mountPoint": dir, "device": filepath.Base(device), "fsType": "ext4", "source": device,
 	} {
 		if out.Results[key] != want {
 			t.Errorf("%s is %q, want %q", key, out.Results[key], want)
@@ -66,7 +66,7 @@ func TestBlockedStacksOfAFrozenFilesystem(t *testing.T) {
 	// right.
 	await.Until(t, "blocked for 1 s", 20*time.Second, func() bool {
 		out, _ := operationtest.Succeed(t, b, map[string]string{"minBlocked": "1s"})
-		return out.Results["blockedCount"] != "0" && strings.Contains(out.Results["kinds"], stack.FrozenFilesystem)
+		return out.Results["blockedCount"] != "0" && strings.Contains(out.Results["kinds"], hostfs.WaitFrozenFilesystem)
 	})
 	if real := time.Since(began); real < time.Second {
 		t.Errorf("reported to be blocked for 1 s after %s", real)
@@ -83,7 +83,7 @@ func TestBlockedStacksOfAFrozenFilesystem(t *testing.T) {
 	// If the disk budget is exhausted, the findings are reported without the file.
 	values, _ := b.Fill(map[string]string{"pid": pid})
 	full, err := b.Run(t.Context(), &operation.Call{Parameters: values, Artifacts: &operationtest.Artifacts{Limit: 1}})
-	if err != nil || full.Results["waitsFor"] != stack.FrozenFilesystem || !strings.Contains(full.Results["note"], "budget") {
+	if err != nil || full.Results["waitsFor"] != hostfs.WaitFrozenFilesystem || !strings.Contains(full.Results["note"], "budget") {
 		t.Errorf("%v, %v", full.Results, err)
 	}
 
@@ -108,7 +108,7 @@ func TestBlockedStacksOfALock(t *testing.T) {
 		"pid": strconv.Itoa(hang.Waiter.TID), "holderPID": strconv.Itoa(hang.Holder.TID),
 	})
 	t.Logf("%v\n%s", out.Results, kept.Files["stacks.txt"])
-	if r := out.Results; r["waitsFor"] != stack.Lock || !strings.Contains(r["stackTop"], "mutex") && !strings.Contains(r["stackTop"], "pipe_write") || r["holderPID"] != strconv.Itoa(hang.Holder.TID) {
+	if r := out.Results; r["waitsFor"] != hostfs.WaitLock || !strings.Contains(r["stackTop"], "mutex") && !strings.Contains(r["stackTop"], "pipe_write") || r["holderPID"] != strconv.Itoa(hang.Holder.TID) {
 		t.Errorf("%v", r)
 	}
 	if text := kept.Files["stacks.txt"]; !strings.Contains(text, "# holds the lock\n"+hang.Holder.Comm) || !strings.Contains(text, "handle_userfault") {
@@ -129,7 +129,7 @@ func TestBlockedStacksOfAJournal(t *testing.T) {
 	var kept *operationtest.Artifacts
 	await.Until(t, "the writer waits for the journal", 20*time.Second, func() bool {
 		out, kept = operationtest.Succeed(t, BlockedStacks(operationtest.RealHost()), map[string]string{"pid": strconv.Itoa(writer.Process.Pid)})
-		return out.Results["waitsFor"] == stack.Journal || out.Results["waitsFor"] == stack.Disk
+		return out.Results["waitsFor"] == hostfs.WaitJournal || out.Results["waitsFor"] == hostfs.WaitDisk
 	})
 	t.Logf("%v\n%s", out.Results, kept.Files["stacks.txt"])
 	if r := out.Results; r["device"] != name || r["mountPoint"] != dir || r["fsType"] != "ext4" {
@@ -224,7 +224,7 @@ func TestBlockedStacksOfATaskThatHoldsItsLocks(t *testing.T) {
 	operationtest.Mkfifo(t, cgroup)
 	out, _ := operationtest.Succeed(t, BlockedStacks(h), nil)
 	r := out.Results
-	if r["waitsFor"] != stack.NFS || !strings.Contains(r["note"], "no answer within 2s; using wait channels instead") || !strings.Contains(r["note"], "can't determine the owner of pg[811]: no answer") {
+	if r["waitsFor"] != hostfs.WaitNFS || !strings.Contains(r["note"], "no answer within 2s; using wait channels instead") || !strings.Contains(r["note"], "can't determine the owner of pg[811]: no answer") {
 		t.Errorf("%v", r)
 	}
 	for _, fifo := range []string{stackFile, cgroup} { // unblocks the reads

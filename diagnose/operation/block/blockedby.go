@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/display"
-	"github.com/kernosis/kernosis/collector/stack"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
@@ -100,6 +100,6 @@ func (t *blockedTask) report(f *operation.Finding) {
 	if t.known {
 		f.Duration("blockedFor", t.blockedFor)
 	}
-	f.Text("stackTop", stack.Top(t.stack))
+	f.Text("stackTop", hostfs.TopFrame(t.stack))
 	process.ReportOwner(f, &t.owner)
 }

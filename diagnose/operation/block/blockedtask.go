@@ -11,7 +11,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/collector/stack"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/disk"
 	"github.com/kernosis/kernosis/diagnose/operation/process"
@@ -27,7 +26,7 @@ type blockedTask struct {
 	known      bool          // blockedFor is known
 	stack      []string      // innermost first; only the wait channel if stacks can't be read
 	unread     error         // why the stack can't be read
-	cause      stack.Cause
+	cause      hostfs.WaitCause
 	owner      process.Owner
 	file       *taskFile // the file it works on; nil: unknown
 }
@@ -68,7 +67,7 @@ func explain(h operation.Host, ctx context.Context, patient operation.Patience, 
 			f.Note("wait channels can't be read (needs CAP_SYS_PTRACE): %v", err)
 		}
 	}
-	t.cause = stack.CauseOf(t.stack)
+	t.cause = hostfs.WaitCauseOf(t.stack)
 	if task, err := h.FS.Task(t.pid); err == nil {
 		t.tgid = int(task.TGID)
 	}
@@ -87,8 +86,8 @@ func explain(h operation.Host, ctx context.Context, patient operation.Patience, 
 // waitsElsewhere reports whether the task waits for something other than the file of its system
 // call: in a page fault in its own memory, which may map another file, or for memory.
 func (t *blockedTask) waitsElsewhere() bool {
-	return t.cause.Kind == stack.MemoryReclaim || slices.ContainsFunc(t.stack, func(frame string) bool {
-		return strings.HasPrefix(stack.Function(frame), "handle_mm_fault")
+	return t.cause.Kind == hostfs.WaitMemoryReclaim || slices.ContainsFunc(t.stack, func(frame string) bool {
+		return strings.HasPrefix(hostfs.FrameFunction(frame), "handle_mm_fault")
 	})
 }
 
@@ -115,9 +114,9 @@ func sleepOf(h operation.Host, pid int) (s sleep, err error) {
 // heldBy uses the kernel's record of a lock holder, if the stack does not show what the task waits
 // for.
 func (t *blockedTask) heldBy(holder int) {
-	if holder > 0 && t.cause.Kind == stack.Unknown {
-		t.cause = stack.Cause{
-			Kind: stack.Lock, Function: t.cause.Function,
+	if holder > 0 && t.cause.Kind == hostfs.WaitUnknown {
+		t.cause = hostfs.WaitCause{
+			Kind: hostfs.WaitLock, Function: t.cause.Function,
 			Reason: fmt.Sprintf("a lock held by %d, according to the kernel", holder),
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/collector/stack"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/disk"
 	"github.com/kernosis/kernosis/diagnose/operation/process"
@@ -107,7 +106,7 @@ func checkDiskStalled(h operation.Host, ctx context.Context, call *operation.Cal
 // blockedElsewhere refutes all disks as the cause if the task waits for a lock whose holder does
 // not wait for a disk.
 func blockedElsewhere(h operation.Host, v operation.Values) error {
-	if v["device"] != "" || v["waitsFor"] != stack.Lock || v["holderPID"] == "" {
+	if v["device"] != "" || v["waitsFor"] != hostfs.WaitLock || v["holderPID"] == "" {
 		return nil
 	}
 	holder, err := h.FS.Stat(int(v.Int("holderPID")))
@@ -125,7 +124,7 @@ func blockedElsewhere(h operation.Host, v operation.Values) error {
 // otherwise it returns an empty string.
 func waiterOf(v operation.Values) string {
 	waited := v.Duration("blockedFor").Truncate(time.Second)
-	if v["device"] == "" || v["pid"] == "" || waited == 0 || v["waitsFor"] != stack.Disk && v["waitsFor"] != stack.Journal {
+	if v["device"] == "" || v["pid"] == "" || waited == 0 || v["waitsFor"] != hostfs.WaitDisk && v["waitsFor"] != hostfs.WaitJournal {
 		return ""
 	}
 	return fmt.Sprintf("; %s has waited for %s", process.TaskName(v["comm"], int(v.Int("pid"))), waited)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/collector/stack"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
@@ -52,7 +52,7 @@ func TestCheckDiskStalledOfTheKernel(t *testing.T) {
 	}
 	defer hang.Close()
 	locked := map[string]string{
-		"window": "200ms", "waitsFor": stack.Lock, "pid": strconv.Itoa(tasks.Waiter.TID), "comm": tasks.Waiter.Comm,
+		"window": "200ms", "waitsFor": hostfs.WaitLock, "pid": strconv.Itoa(tasks.Waiter.TID), "comm": tasks.Waiter.Comm,
 		"holderPID": strconv.Itoa(tasks.Holder.TID),
 	}
 	if no := operationtest.Refuse(t, b, locked); no.Reason != "NoDiskStalled" || !strings.Contains(no.Message, "its holder "+tasks.Holder.Comm) {
@@ -63,7 +63,7 @@ func TestCheckDiskStalledOfTheKernel(t *testing.T) {
 
 	// It agrees with the writer's stack.
 	blocked, kept := operationtest.Succeed(t, BlockedStacks(operationtest.RealHost()), map[string]string{"pid": strconv.Itoa(writer.Process.Pid)})
-	if blocked.Results["waitsFor"] != stack.Disk {
+	if blocked.Results["waitsFor"] != hostfs.WaitDisk {
 		t.Errorf("the writer: %v\n%s", blocked.Results, kept.Files["stacks.txt"])
 	}
 	thaw()

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/kernosis/kernosis/collector/display"
-	"github.com/kernosis/kernosis/collector/stack"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
@@ -26,7 +26,7 @@ func CheckFilesystemFrozen(h operation.Host) operation.Builtin {
 		}, blockedByResults()...),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			f := operation.NewFinding()
-			tasks, others, err := runBlockedBy(h, ctx, patient, call, stack.FrozenFilesystem, f)
+			tasks, others, err := runBlockedBy(h, ctx, patient, call, hostfs.WaitFrozenFilesystem, f)
 			if err != nil {
 				return operation.Output{}, err
 			}

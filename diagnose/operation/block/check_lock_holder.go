@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/collector/stack"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
@@ -94,10 +93,10 @@ func lockWaiter(h operation.Host, ctx context.Context, patient operation.Patienc
 	}
 	explain(h, ctx, patient, t, f)
 	t.heldBy(int(v.Int("holderPID")))
-	if t.cause.Kind != stack.Lock {
+	if t.cause.Kind != hostfs.WaitLock {
 		return "", nil, operation.RefutedBy("NoKnownLockHolder", "%s waits for %s: %s", name, t.cause.Kind, t.cause.String())
 	}
-	return fmt.Sprintf("%s%s waits in %s for a lock", name, t.owner.In(), stack.Top(t.stack)), t, nil
+	return fmt.Sprintf("%s%s waits in %s for a lock", name, t.owner.In(), hostfs.TopFrame(t.stack)), t, nil
 }
 
 // doing describes what a task is doing.
@@ -113,10 +112,10 @@ func (t *blockedTask) doing() string {
 		return "which is stopped"
 	case len(t.stack) == 0:
 		return fmt.Sprintf("which is in state %c%s", t.state, since)
-	case t.cause.Kind == stack.Unknown:
-		return fmt.Sprintf("which is in state %c%s in %s", t.state, since, stack.Top(t.stack))
+	case t.cause.Kind == hostfs.WaitUnknown:
+		return fmt.Sprintf("which is in state %c%s in %s", t.state, since, hostfs.TopFrame(t.stack))
 	}
-	return fmt.Sprintf("which is in state %c%s in %s and waits for %s", t.state, since, stack.Top(t.stack), t.cause.Kind)
+	return fmt.Sprintf("which is in state %c%s in %s and waits for %s", t.state, since, hostfs.TopFrame(t.stack), t.cause.Kind)
 }
 
 // reportHolder sets the results about the lock holder.
@@ -127,7 +126,7 @@ func reportHolder(f *operation.Finding, t *blockedTask) {
 	}
 	f.Text("holderComm", t.comm)
 	f.Text("holderState", string(t.state))
-	f.Text("holderStackTop", stack.Top(t.stack))
+	f.Text("holderStackTop", hostfs.TopFrame(t.stack))
 	f.Text("holderWaitsFor", t.cause.Kind)
 	f.Text("holderOwner", t.owner.String())
 	f.Text("holderPodUID", t.owner.Container.PodUID)

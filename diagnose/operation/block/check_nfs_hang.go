@@ -10,7 +10,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/collector/stack"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
@@ -51,7 +50,7 @@ func checkNFSHang(h operation.Host, ctx context.Context, patient operation.Patie
 		before, after = nil, nil
 	}
 	// This comes after the window: tasks that are blocked now got no answer within it.
-	tasks, others, err := runBlockedBy(h, ctx, patient, call, stack.NFS, f)
+	tasks, others, err := runBlockedBy(h, ctx, patient, call, hostfs.WaitNFS, f)
 	if err != nil {
 		return operation.Output{}, err
 	}

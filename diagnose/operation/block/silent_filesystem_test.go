@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/collector/stack"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation/disk"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
@@ -45,6 +45,6 @@ func TestSilentFilesystem(t *testing.T) {
 	// A thread of this process hangs there now.
 	await.Until(t, "a thread waits for FUSE", 20*time.Second, func() bool {
 		out, _ := operationtest.Succeed(t, BlockedStacks(operationtest.RealHost()), map[string]string{"minBlocked": "10ms"})
-		return strings.Contains(out.Results["kinds"], stack.FUSE+"=")
+		return strings.Contains(out.Results["kinds"], hostfs.WaitFUSE+"=")
 	})
 }

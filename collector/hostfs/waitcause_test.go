@@ -1,7 +1,6 @@
-package stack
+package hostfs
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,11 +8,7 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
-
-	"github.com/kernosis/kernosis/collector/hostfs"
 )
-
-var updateStacks = flag.Bool("update-stacks", false, "write what stacks mean anew")
 
 // Stacks of several kernels, each with its cause. Offsets are irrelevant; for 5.10, 5.14 and 6.1
 // the functions are from the sources, not from a recorded stack.
@@ -28,11 +23,11 @@ func TestWaitCauses(t *testing.T) {
 		if err != nil || len(a.Files) != 2 || a.Files[0].Name != "stack" || a.Files[1].Name != "want" {
 			t.Fatal(file, err)
 		}
-		frames := hostfs.ParseKernelStack(string(a.Files[0].Data))
-		c := CauseOf(frames)
-		got := fmt.Sprintf("%s\n%s\ntop: %s\n", c.Kind, c.String(), Top(frames))
+		frames := ParseKernelStack(string(a.Files[0].Data))
+		c := WaitCauseOf(frames)
+		got := fmt.Sprintf("%s\n%s\ntop: %s\n", c.Kind, c.String(), TopFrame(frames))
 		kinds[c.Kind] = true
-		if *updateStacks {
+		if *update {
 			a.Files[1].Data = []byte(got)
 			if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
 				t.Fatal(err)
@@ -42,7 +37,7 @@ func TestWaitCauses(t *testing.T) {
 			t.Errorf("%s: %swant: %s", file, got, want)
 		}
 	}
-	for _, kind := range []string{Disk, NFS, Lock, FrozenFilesystem, FUSE, Journal, MemoryReclaim, Unknown} {
+	for _, kind := range []string{WaitDisk, WaitNFS, WaitLock, WaitFrozenFilesystem, WaitFUSE, WaitJournal, WaitMemoryReclaim, WaitUnknown} {
 		if !kinds[kind] {
 			t.Errorf("no stack means %s", kind)
 		}
@@ -53,16 +48,16 @@ func FuzzWaitCause(f *testing.F) {
 	f.Add("io_schedule+0x1\nnfs_wait+0x1 [nfs]\n")
 	f.Fuzz(func(t *testing.T, s string) {
 		frames := strings.Split(s, "\n")
-		if c := CauseOf(frames); c.Kind == "" || c.Kind == percpu || c.Reason == "" {
+		if c := WaitCauseOf(frames); c.Kind == "" || c.Kind == percpu || c.Reason == "" {
 			t.Errorf("%q: %+v", frames, c)
 		}
-		Top(frames)
+		TopFrame(frames)
 	})
 }
 
 func BenchmarkWaitCause(b *testing.B) {
-	frames := hostfs.ParseKernelStack(strings.Repeat("[<0>] a_function_of_no_meaning+0x1/0x2\n", 20))
+	frames := ParseKernelStack(strings.Repeat("[<0>] a_function_of_no_meaning+0x1/0x2\n", 20))
 	for b.Loop() {
-		CauseOf(frames)
+		WaitCauseOf(frames)
 	}
 }

@@ -1,25 +1,25 @@
-package stack
+package hostfs
 
 import (
 	"slices"
 	"strings"
 )
 
-// The kinds of a [Cause]: what a task in uninterruptible sleep waits for.
+// The kinds of a [WaitCause]: what a task in uninterruptible sleep waits for.
 const (
-	Disk              = "disk"
-	NFS               = "nfs"
-	Lock              = "lock"
-	FrozenFilesystem  = "frozen-filesystem"
-	FUSE              = "fuse"
-	NetworkFilesystem = "network-filesystem"
-	Journal           = "jbd2"
-	MemoryReclaim     = "memory-reclaim"
-	Unknown           = "unknown"
+	WaitDisk              = "disk"
+	WaitNFS               = "nfs"
+	WaitLock              = "lock"
+	WaitFrozenFilesystem  = "frozen-filesystem"
+	WaitFUSE              = "fuse"
+	WaitNetworkFilesystem = "network-filesystem"
+	WaitJournal           = "jbd2"
+	WaitMemoryReclaim     = "memory-reclaim"
+	WaitUnknown           = "unknown"
 )
 
-// rule defines what it means that a task sleeps in one of several kernel functions.
-type rule struct {
+// waitRule defines what it means that a task sleeps in one of several kernel functions.
+type waitRule struct {
 	kind   string
 	reason string
 	// hint: the function has many purposes; its callers may be more specific.
@@ -38,7 +38,7 @@ type rule struct {
 	functions []string
 }
 
-// rules returns the table; the first match for a function counts. The functions are those of Linux
+// waitRules returns the table; the first match for a function counts. The functions are those of Linux
 // 5.10 to 7.3; one that a kernel does not have matches nothing there.
 //
 // A stack is read outwards from where the task sleeps. The first function that waits for one
@@ -50,16 +50,16 @@ type rule struct {
 // semaphores, rwsems, bits and completions among them. So there a lock shows only as the function
 // that took it, and is unknown unless the kernel's own report names it; the rules below cover
 // that.
-func rules() []rule {
+func waitRules() []waitRule {
 	return slices.Concat(lockWaits(), memoryWaits(), serverWaits(), diskWaits(), otherWaits())
 }
 
-func lockWaits() []rule {
-	return []rule{
+func lockWaits() []waitRule {
+	return []waitRule{
 		{
 			// sb_start_write and similar functions take a percpu_rwsem that freeze_super holds for
 			// writing; since v5.11 (8a3c84b649b0) they are inlined in these callers.
-			kind: FrozenFilesystem, reason: "its filesystem is frozen: a write waits for the thaw",
+			kind: WaitFrozenFilesystem, reason: "its filesystem is frozen: a write waits for the thaw",
 			over: []string{percpu}, next: true,
 			functions: []string{
 				"sb_start_", "mnt_want_write", "vfs_write", "vfs_iter_write", "vfs_fallocate", "vfs_copy_file_range",
@@ -77,7 +77,7 @@ func lockWaits() []rule {
 			hint: true, functions: []string{"percpu_rwsem_wait", "percpu_down_read"},
 		},
 		{
-			kind: Lock, reason: "a mutex, semaphore or reader-writer lock that another task holds",
+			kind: WaitLock, reason: "a mutex, semaphore or reader-writer lock that another task holds",
 			functions: []string{
 				"mutex_", "ww_mutex_", "rt_mutex_", "rtlock_", "rwbase_", "rwsem_", "rt_spin_lock", "down$", "down_read",
 				"down_write", "down_killable", "down_interruptible", "down_timeout", "down_common", "percpu_down_write",
@@ -86,7 +86,7 @@ func lockWaits() []rule {
 		{
 			// If these functions sleep uninterruptibly themselves, they wait for the lock they
 			// take.
-			kind: Lock, reason: "a lock that another task holds: the only thing that this function itself sleeps for",
+			kind: WaitLock, reason: "a lock that another task holds: the only thing that this function itself sleeps for",
 			top: true, functions: []string{
 				"fdget_pos", "lock_rename", "lock_two_", "fuse_lock_inode", "nfs_start_io_", "xfs_ilock", "pipe_lock", "pipe_double_lock",
 				"pipe_write", "pipe_read", "anon_pipe_", "exc_page_fault", "do_user_addr_fault", "do_page_fault", "lock_mm_and_find_vma",
@@ -97,90 +97,90 @@ func lockWaits() []rule {
 	}
 }
 
-func memoryWaits() []rule {
-	return []rule{
+func memoryWaits() []waitRule {
+	return []waitRule{
 		{
-			kind: MemoryReclaim, reason: "memory is short: the allocation waits until some is freed",
-			over: []string{Disk}, // until v5.15 it sleeps in io_schedule_timeout
+			kind: WaitMemoryReclaim, reason: "memory is short: the allocation waits until some is freed",
+			over: []string{WaitDisk}, // until v5.15 it sleeps in io_schedule_timeout
 			functions: []string{
 				"reclaim_throttle", "throttle_direct_reclaim", "congestion_wait", "wait_iff_congested",
 				"mem_cgroup_handle_over_high", "mem_cgroup_oom_synchronize", "mem_cgroup_wait_acct_move",
 			},
 		},
 		{
-			kind: MemoryReclaim, reason: "memory is short: the allocation waits for pages to be written back",
-			over:      []string{Disk},
+			kind: WaitMemoryReclaim, reason: "memory is short: the allocation waits for pages to be written back",
+			over:      []string{WaitDisk},
 			functions: []string{"shrink_", "try_to_free_", "do_try_to_free_"},
 		},
 	}
 }
 
-func serverWaits() []rule {
-	return []rule{
+func serverWaits() []waitRule {
+	return []waitRule{
 		{
-			kind: NFS, reason: "an NFS server has not answered",
-			over: []string{Disk},
+			kind: WaitNFS, reason: "an NFS server has not answered",
+			over: []string{WaitDisk},
 			functions: []string{
 				"rpc_wait_", "rpc_execute", "nfs_wait_", "nfs4_wait_", "nfs_direct_wait", "nfs_iocounter_wait", "nfs4_handle_exception",
 				"nfs4_call_sync", "nlmclnt_block", "nlmclnt_call", "xprt_destroy",
 			},
 		},
 		{
-			kind: NFS, reason: "pages of a file on NFS: its server has not answered",
-			over: []string{Disk}, refinesOnly: true,
+			kind: WaitNFS, reason: "pages of a file on NFS: its server has not answered",
+			over: []string{WaitDisk}, refinesOnly: true,
 			functions: []string{"nfs_", "nfs3_", "nfs4_", "nfs41_", "nfs42_"},
 		},
 		{
-			kind: FUSE, reason: "the process that serves a FUSE filesystem has not answered",
-			over:      []string{Disk},
+			kind: WaitFUSE, reason: "the process that serves a FUSE filesystem has not answered",
+			over:      []string{WaitDisk},
 			functions: []string{"request_wait_answer", "fuse_simple_request", "fuse_request_send", "fuse_get_req", "fuse_wait_", "fuse_set_nowrite", "fuse_sync_writes"},
 		},
 		{
-			kind: FUSE, reason: "pages of a file on FUSE: the process that serves it has not answered",
-			over: []string{Disk}, refinesOnly: true, functions: []string{"fuse_"},
+			kind: WaitFUSE, reason: "pages of a file on FUSE: the process that serves it has not answered",
+			over: []string{WaitDisk}, refinesOnly: true, functions: []string{"fuse_"},
 		},
 		{
-			kind: NetworkFilesystem, reason: "the server of a network filesystem (SMB, Ceph, 9P, AFS) has not answered",
-			over: []string{Disk},
+			kind: WaitNetworkFilesystem, reason: "the server of a network filesystem (SMB, Ceph, 9P, AFS) has not answered",
+			over: []string{WaitDisk},
 			functions: []string{
 				"wait_for_response", "compound_send_recv", "cifs_wait_", "ceph_mdsc_wait", "ceph_mdsc_do_request", "ceph_wait_on_",
 				"wait_caps", "ceph_osdc_wait_", "p9_client_rpc", "p9_virtio_request", "netfs_wait_", "afs_wait_", "afs_make_call",
 			},
 		},
 		{
-			kind: NetworkFilesystem, reason: "pages of a file on a network filesystem (SMB, Ceph, 9P, AFS): its server has not answered",
-			over: []string{Disk}, refinesOnly: true,
+			kind: WaitNetworkFilesystem, reason: "pages of a file on a network filesystem (SMB, Ceph, 9P, AFS): its server has not answered",
+			over: []string{WaitDisk}, refinesOnly: true,
 			functions: []string{"cifs_", "smb2_", "ceph_", "v9fs_", "netfs_", "afs_"},
 		},
 	}
 }
 
-func diskWaits() []rule {
-	return []rule{
+func diskWaits() []waitRule {
+	return []waitRule{
 		{
-			kind: Journal, reason: "an ext4 journal's commit: its thread, or a handle that another task keeps open",
+			kind: WaitJournal, reason: "an ext4 journal's commit: its thread, or a handle that another task keeps open",
 			functions: []string{
 				"jbd2_log_wait_commit", "jbd2_complete_transaction", "jbd2_journal_commit_transaction", "jbd2_journal_lock_updates",
 				"wait_transaction_locked", "wait_transaction_switching", "start_this_handle", "add_transaction_credits",
 			},
 		},
 		{
-			kind: Journal, reason: "a buffer that an ext4 journal's commit is writing",
-			over: []string{Disk}, functions: []string{"do_get_write_access"},
+			kind: WaitJournal, reason: "a buffer that an ext4 journal's commit is writing",
+			over: []string{WaitDisk}, functions: []string{"do_get_write_access"},
 		},
 		{
-			kind: Disk, reason: "XFS or btrfs waits for its log, a buffer or a transaction",
+			kind: WaitDisk, reason: "XFS or btrfs waits for its log, a buffer or a transaction",
 			functions: []string{
 				"xlog_", "xfs_log_", "xfs_buf_", "xfs_ail_", "xfsaild_", "btrfs_wait_", "btrfs_commit_transaction", "btrfs_sync_log",
 				"wait_current_trans", "wait_for_commit", "wait_log_commit", "btrfs_start_ordered",
 			},
 		},
 		{
-			kind: Disk, reason: "writers are slowed down: too much is written that the disk has yet to take",
+			kind: WaitDisk, reason: "writers are slowed down: too much is written that the disk has yet to take",
 			hint: true, functions: []string{"balance_dirty_pages", "wbt_", "rq_qos_", "blk_throtl", "iocost_", "ioc_rqos_", "blk_iolatency"},
 		},
 		{
-			kind: Disk, reason: "a disk has not completed I/O",
+			kind: WaitDisk, reason: "a disk has not completed I/O",
 			hint: true,
 			functions: []string{
 				"io_schedule", "bit_wait_io", "folio_wait_", "folio_lock", "folio_put_wait", "lock_page", "wait_on_page", "wait_on_buffer",
@@ -193,53 +193,53 @@ func diskWaits() []rule {
 	}
 }
 
-func otherWaits() []rule {
-	return []rule{
+func otherWaits() []waitRule {
+	return []waitRule{
 		{
-			kind: Unknown, reason: "frozen by the freezer of its cgroup or for a suspend: no fault",
+			kind: WaitUnknown, reason: "frozen by the freezer of its cgroup or for a suspend: no fault",
 			functions: []string{"refrigerator", "cgroup_freeze", "do_freezer_trap"},
 		},
 		{
-			kind: Unknown, reason: "a parent in vfork waits for its child to exec or to end: no fault of the kernel",
+			kind: WaitUnknown, reason: "a parent in vfork waits for its child to exec or to end: no fault of the kernel",
 			functions: []string{"wait_for_vfork_done"},
 		},
 		{
-			kind: Unknown, reason: "waits for the process that handles its page faults (userfaultfd)",
+			kind: WaitUnknown, reason: "waits for the process that handles its page faults (userfaultfd)",
 			functions: []string{"handle_userfault"},
 		},
 		{
-			kind: Unknown, reason: "waits for the other threads of its process, which is dumping core",
+			kind: WaitUnknown, reason: "waits for the other threads of its process, which is dumping core",
 			functions: []string{"coredump_wait", "exit_mm", "coredump_task_exit"},
 		},
 	}
 }
 
-// percpu is only a hint: it becomes Lock unless a caller refines it.
+// percpu is only a hint: it becomes WaitLock unless a caller refines it.
 const percpu = "percpu-rwsem"
 
-// Cause is the meaning of a stack.
-type Cause struct {
-	Kind     string // [Disk], [Lock] and so on
+// WaitCause is the meaning of a stack.
+type WaitCause struct {
+	Kind     string // [WaitDisk], [WaitLock] and so on
 	Function string // the function that shows it; empty if there is no stack
 	Reason   string // for a person
 }
 
 // String returns the reason with the function that shows it.
-func (c *Cause) String() string {
+func (c *WaitCause) String() string {
 	if c.Function == "" {
 		return c.Reason
 	}
 	return c.Reason + " (" + c.Function + ")"
 }
 
-// CauseOf returns the cause that a stack shows, innermost frame first. A wait channel alone is a
+// WaitCauseOf returns the cause that a stack shows, innermost frame first. A wait channel alone is a
 // stack of one frame.
-func CauseOf(stack []string) Cause {
-	all := rules()
-	var found Cause
+func WaitCauseOf(stack []string) WaitCause {
+	all := waitRules()
+	var found WaitCause
 	hintAt, top := -1, sleepsIn(stack)
 	for i, frame := range stack {
-		function := Function(frame)
+		function := FrameFunction(frame)
 		for r := range all {
 			rule := &all[r]
 			if !rule.matches(function) {
@@ -251,7 +251,7 @@ func CauseOf(stack []string) Cause {
 			case hintAt >= 0 && rule.hint && rule.kind == found.Kind && i == hintAt+1:
 				hintAt = i // still the same wait
 			case hintAt < 0, slices.Contains(rule.over, found.Kind):
-				found = Cause{rule.kind, function, rule.reason}
+				found = WaitCause{rule.kind, function, rule.reason}
 				if !rule.hint {
 					return found
 				}
@@ -262,24 +262,24 @@ func CauseOf(stack []string) Cause {
 	}
 	switch found.Kind {
 	case "":
-		return unknown(stack)
+		return unknownWait(stack)
 	case percpu:
-		found.Kind = Lock
+		found.Kind = WaitLock
 	}
 	return found
 }
 
-// unknown returns the cause if no rule matches.
-func unknown(stack []string) Cause {
-	c := Cause{Kind: Unknown, Reason: "its kernel stack is not available"}
-	if top := Top(stack); top != "" {
-		c.Function = Function(top)
+// unknownWait returns the cause if no rule matches.
+func unknownWait(stack []string) WaitCause {
+	c := WaitCause{Kind: WaitUnknown, Reason: "its kernel stack is not available"}
+	if top := TopFrame(stack); top != "" {
+		c.Function = FrameFunction(top)
 		c.Reason = "a lock or an event, in a function that may wait for different things"
 	}
 	return c
 }
 
-func (r *rule) matches(function string) bool {
+func (r *waitRule) matches(function string) bool {
 	return slices.ContainsFunc(r.functions, func(f string) bool {
 		if whole, ok := strings.CutSuffix(f, "$"); ok {
 			return function == whole
@@ -288,17 +288,17 @@ func (r *rule) matches(function string) bool {
 	})
 }
 
-// Function returns the function of a frame, without leading underscores: mutex_lock for
+// FrameFunction returns the function of a frame, without leading underscores: mutex_lock for
 // "__mutex_lock.constprop.0+0x1f [module]".
-func Function(frame string) string {
+func FrameFunction(frame string) string {
 	function, _, _ := strings.Cut(frame, " ")
 	function, _, _ = strings.Cut(function, "+")
 	function, _, _ = strings.Cut(function, ".")
 	return strings.TrimLeft(function, "_")
 }
 
-// Top returns the innermost frame that is not the scheduler's: what the task called.
-func Top(stack []string) string {
+// TopFrame returns the innermost frame that is not the scheduler's: what the task called.
+func TopFrame(stack []string) string {
 	if i := sleepsIn(stack); i < len(stack) {
 		return stack[i]
 	}
@@ -308,7 +308,7 @@ func Top(stack []string) string {
 // sleepsIn returns the index of that frame.
 func sleepsIn(stack []string) int {
 	for i, frame := range stack {
-		switch f := Function(frame); {
+		switch f := FrameFunction(frame); {
 		case f == "schedule", f == "schedule_timeout", f == "schedule_preempt_disabled", f == "io_schedule",
 			f == "io_schedule_timeout", f == "schedule_hrtimeout_range", strings.HasPrefix(f, "context_switch"):
 		default:
