@@ -62,8 +62,8 @@ func (p *prober) readOverflows(inode uint32) (uint64, bool) {
 	if pid == 0 {
 		return 0, false
 	}
-	stats, err := p.fs.ListenStats(pid)
-	return stats.Overflows, err == nil
+	n, err := p.fs.ListenOverflows(pid)
+	return n, err == nil
 }
 
 // overflowsSince returns how often an accept queue of the namespace overflowed in a period that

@@ -1,7 +1,9 @@
 package hostfs
 
 import (
+	"encoding/json"
 	"hash/maphash"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -187,4 +189,47 @@ func chainPath(chain []chainLevel, truncated bool) string {
 		return "/"
 	}
 	return b.String()
+}
+
+// maxBundle bounds a container's config.json, in bytes. Real ones have some 10 KiB.
+const maxBundle = 1 << 20
+
+// bundles returns the folders in which containerd, k3s's containerd and CRI-O keep the
+// configuration of a running container, as the parts before and after its id.
+func bundles() [][2]string {
+	return [][2]string{
+		{"/run/containerd/io.containerd.runtime.v2.task/k8s.io", ""},
+		{"/run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io", ""},
+		{"/run/containers/storage/overlay-containers", "userdata"},
+	}
+}
+
+// NameContainer adds the names of a container and its pod, as kubelet gave them to the runtime. It
+// leaves them empty if no known runtime has them: outside Kubernetes, or if the agent has no access
+// to /run. The folder of a terminated container may be gone.
+func (f FS) NameContainer(c *event.Container) {
+	if c.ID == "" || c.PodUID == "" || filepath.Base(c.ID) != c.ID {
+		return
+	}
+	for _, dir := range bundles() {
+		var config struct {
+			Annotations map[string]string `json:"annotations"`
+		}
+		text, err := f.readCut(filepath.Join(dir[0], c.ID, dir[1], "config.json"), maxBundle)
+		if err != nil || json.Unmarshal(text, &config) != nil {
+			continue
+		}
+		name := func(keys ...string) string {
+			for _, key := range keys {
+				if text := config.Annotations[key]; text != "" {
+					return display.Safe(text, 253)
+				}
+			}
+			return ""
+		}
+		c.Name = name("io.kubernetes.cri.container-name", "io.kubernetes.container.name")
+		c.PodName = name("io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name")
+		c.PodNamespace = name("io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace")
+		return
+	}
 }

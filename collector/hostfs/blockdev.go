@@ -202,10 +202,7 @@ func (f FS) diskSeq(disk string) uint64 {
 	if disk == "" {
 		return 0
 	}
-	seq, err := f.readUint(disk + "/diskseq")
-	if err != nil {
-		return 0
-	}
+	seq, _ := f.readUint(disk + "/diskseq")
 	return seq
 }
 

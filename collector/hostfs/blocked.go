@@ -2,8 +2,6 @@ package hostfs
 
 import (
 	"fmt"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,10 +43,7 @@ func ParseKernelStack(s string) []string {
 // has none.
 func (f FS) KernelStack(tid int) ([]string, error) {
 	s, err := f.read(procPath(tid, "stack"), maxStackFrames*maxFrame)
-	if err != nil {
-		return nil, err
-	}
-	return ParseKernelStack(s), nil
+	return ParseKernelStack(s), err
 }
 
 // WaitChannel returns the kernel function that a task sleeps in, or "" if it doesn't sleep or the
@@ -59,27 +54,6 @@ func (f FS) WaitChannel(tid int) (string, error) {
 		return "", err
 	}
 	return display.Safe(s, maxFrame), nil
-}
-
-// Threads returns the threads of a process, sorted.
-func (f FS) Threads(pid int) ([]int, error) {
-	dir, err := os.Open(f.Path(procPath(pid, "task")))
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	tids := make([]int, 0, len(names))
-	for _, name := range names {
-		if tid, err := strconv.ParseUint(name, 10, 31); err == nil {
-			tids = append(tids, int(tid))
-		}
-	}
-	slices.Sort(tids)
-	return tids, nil
 }
 
 // ParseExecStart parses se.exec_start from the text of /proc/PID/sched: when a task was last on its
@@ -109,11 +83,7 @@ func ParseExecStart(s string) (time.Duration, error) {
 
 // ExecStart returns se.exec_start of a task; see [ParseExecStart].
 func (f FS) ExecStart(tid int) (time.Duration, error) {
-	s, err := f.read(procPath(tid, "sched"), statusFile)
-	if err != nil {
-		return 0, err
-	}
-	return ParseExecStart(s)
+	return parsed(f, procPath(tid, "sched"), statusFile, ParseExecStart)
 }
 
 // Syscall is the system call that a task is in.
@@ -152,9 +122,6 @@ func ParseSyscall(s string) (Syscall, bool) {
 // Syscall returns the system call that a task is in. It needs the same permission as ptrace.
 func (f FS) Syscall(tid int) (Syscall, bool, error) {
 	s, err := f.readValue(procPath(tid, "syscall"))
-	if err != nil {
-		return Syscall{}, false, err
-	}
 	call, ok := ParseSyscall(s)
-	return call, ok, nil
+	return call, ok, err
 }

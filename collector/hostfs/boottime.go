@@ -1,8 +1,6 @@
 package hostfs
 
 import (
-	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,20 +67,22 @@ func (c *Clock) sample() int64 {
 
 // readClocks reads the wall clock between two readings of the boot clock.
 func readClocks() (wall, before, after int64) {
-	var b, w, a unix.Timespec
-	// None of these can fail: both clocks exist since 2.6.39.
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &b)
-	_ = unix.ClockGettime(unix.CLOCK_REALTIME, &w)
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &a)
-	return w.Nano(), b.Nano(), a.Nano()
+	before = readClock(unix.CLOCK_BOOTTIME)
+	wall = readClock(unix.CLOCK_REALTIME)
+	after = readClock(unix.CLOCK_BOOTTIME)
+	return wall, before, after
+}
+
+// readClock returns the time of a clock in nanoseconds. It can't fail: the clocks that are used here
+// exist since 2.6.39.
+func readClock(clock int32) int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(clock, &t)
+	return t.Nano()
 }
 
 // BootTime returns the time since boot, suspend included.
-func BootTime() time.Duration {
-	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t)
-	return time.Duration(t.Nano())
-}
+func BootTime() time.Duration { return time.Duration(readClock(unix.CLOCK_BOOTTIME)) }
 
 // Stamped sets the current time of an event that does not come from a kernel record, and returns a
 // pointer to it.
@@ -92,19 +92,12 @@ func Stamped(ev event.Event) *event.Event {
 }
 
 // Monotonic returns the time since boot without suspend (CLOCK_MONOTONIC).
-func Monotonic() time.Duration {
-	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
-	return time.Duration(t.Nano())
-}
+func Monotonic() time.Duration { return time.Duration(readClock(unix.CLOCK_MONOTONIC)) }
 
 // BootID returns the random ID of this boot, or "" if it can't be read.
 func BootID() string {
-	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(raw))
+	id, _ := FS{}.Sysctl("kernel.random.boot_id")
+	return id
 }
 
 // Timekeeper reads the wall clock and the time since boot together, without a system call: Go's

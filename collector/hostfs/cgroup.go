@@ -1,6 +1,7 @@
 package hostfs
 
 import (
+	"encoding/hex"
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/display"
@@ -256,14 +257,8 @@ func unescapeUnit(s string) string {
 			b, s = append(b, `\x`...), s[i+2:]
 			continue
 		}
-		b, s = append(b, unhex(s[i+2])<<4|unhex(s[i+3])), s[i+4:]
+		b, _ = hex.AppendDecode(b, []byte(s[i+2:i+4]))
+		s = s[i+4:]
 	}
 	return string(append(b, s...))
-}
-
-func unhex(c byte) byte {
-	if c <= '9' {
-		return c - '0'
-	}
-	return c - 'a' + 10
 }

@@ -1,24 +1,20 @@
 package hostfs
 
 import (
+	"encoding/binary"
 	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// CgroupMode says which cgroup hierarchies a node has.
-type CgroupMode string
-
-// The modes. Hybrid: v1 controllers, and a v2 hierarchy besides them.
-const (
-	CgroupNone   CgroupMode = "none"
-	CgroupV1     CgroupMode = "v1"
-	CgroupV2     CgroupMode = "v2"
-	CgroupHybrid CgroupMode = "hybrid"
-)
-
-// CgroupLayout says where the cgroup hierarchies are mounted on the node.
+// CgroupLayout says where the cgroup hierarchies are mounted on the node. There may be v1
+// controllers and a v2 hierarchy besides them.
 type CgroupLayout struct {
-	Mode        CgroupMode
 	Unified     string            // mount point of the v2 hierarchy; empty: none
 	Controllers map[string]string // v1 controller ("memory") to mount point
 }
@@ -46,7 +42,7 @@ func (f FS) CgroupLayout() (CgroupLayout, error) {
 // cgroupLayout finds the hierarchies among mounts. The first mount of each hierarchy is used, but a
 // mount of the whole is preferred to one of a part (a bind mount in a container).
 func cgroupLayout(mounts []Mount) CgroupLayout {
-	l := CgroupLayout{Mode: CgroupNone, Controllers: map[string]string{}}
+	l := CgroupLayout{Controllers: map[string]string{}}
 	for _, whole := range []bool{true, false} {
 		for _, m := range mounts {
 			if (m.Root == "/") != whole {
@@ -65,14 +61,6 @@ func cgroupLayout(mounts []Mount) CgroupLayout {
 				}
 			}
 		}
-	}
-	switch v1 := len(l.Controllers) > 0; {
-	case v1 && l.Unified != "":
-		l.Mode = CgroupHybrid
-	case v1:
-		l.Mode = CgroupV1
-	case l.Unified != "":
-		l.Mode = CgroupV2
 	}
 	return l
 }
@@ -103,4 +91,133 @@ func (l CgroupLayout) dir(controller, path string) (dir string, v1 bool, err err
 		return "", false, fmt.Errorf("cgroup %q: no hierarchy has %s", path, controller)
 	}
 	return mount + rel, v1, nil
+}
+
+// unknownLevel replaces the unknown name of a cgroup in a path.
+const unknownLevel = "/…"
+
+// cgroupNamespace returns the path on the v2 hierarchy of the cgroup that this process sees as the
+// root, as a process in a container does, or "" for the hierarchy's root. It looks only once,
+// because a process stays in its cgroup namespace.
+func (f FS) cgroupNamespace() string {
+	if f.namespace != nil {
+		if known := f.namespace.Load(); known != nil {
+			return *known
+		}
+	}
+	t, err := f.MountTable()
+	if err != nil {
+		return ""
+	}
+	depth := 0
+	for _, m := range t.Mounts() {
+		if m.FSType == "cgroup2" { // the node's own mount shows the hierarchy's root
+			up, _ := splitUp(m.Root)
+			depth = max(depth, up)
+		}
+	}
+	namespace := strings.Repeat(unknownLevel, depth)
+	mount := f.Path(cgroupLayout(t.Mounts()).Unified)
+	if own, err := ownCgroupRoot(); err == nil && depth > 0 {
+		dirs, _ := filepath.Glob(mount + strings.Repeat("/*", depth)) // fails for a malformed pattern only
+		for _, dir := range dirs {
+			if info, err := os.Stat(dir); err == nil && os.SameFile(info, own) {
+				namespace = strings.TrimPrefix(dir, mount)
+			}
+		}
+	}
+	if f.namespace != nil {
+		f.namespace.Store(&namespace)
+	}
+	return namespace
+}
+
+// ownCgroupRoot returns the directory of the cgroup that this process sees as the root.
+func ownCgroupRoot() (os.FileInfo, error) {
+	mounts, err := OwnMounts()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range mounts {
+		if m.FSType == "cgroup2" && m.Root == "/" {
+			return os.Stat(m.Path)
+		}
+	}
+	return nil, os.ErrNotExist
+}
+
+// splitUp returns the number of leading ".." in a path, and the rest.
+func splitUp(p string) (up int, below string) {
+	for strings.HasPrefix(p+"/", "/../") {
+		up, p = up+1, p[len("/.."):]
+	}
+	return up, p
+}
+
+// fromCgroupRoot converts a path in a cgroup namespace to one from the hierarchy's root. If the
+// names above are unknown, the result begins with "…/".
+func fromCgroupRoot(namespace, p string) string {
+	up, below := splitUp(p)
+	for ; up > 0 && namespace != ""; up-- {
+		namespace = namespace[:strings.LastIndexByte(namespace, '/')]
+	}
+	if up > 0 || strings.Contains(namespace, unknownLevel) {
+		return cutTop + strings.TrimPrefix(below, "/")
+	}
+	return path.Clean("/" + namespace + below)
+}
+
+// CgroupFinder finds the path of a cgroup by its id, while the cgroup exists,
+// on the default (v2) hierarchy.
+type CgroupFinder struct{ mount *os.File }
+
+// OpenCgroupFinder opens the v2 hierarchy; the caller must Close it. Finding
+// needs CAP_DAC_READ_SEARCH.
+func (f FS) OpenCgroupFinder() (*CgroupFinder, error) {
+	layout, err := f.CgroupLayout()
+	if err != nil {
+		return nil, err
+	}
+	if layout.Unified == "" {
+		return nil, fmt.Errorf("open cgroup finder: no cgroup2 mount: %w", os.ErrNotExist)
+	}
+	mount, err := os.Open(f.Path(layout.Unified))
+	if err != nil {
+		return nil, err
+	}
+	return &CgroupFinder{mount: mount}, nil
+}
+
+// fileIDKernfs is FILEID_KERNFS: the type of handles that contain a 64-bit kernfs id (Linux 5.5,
+// commit 33c5ac917554).
+const fileIDKernfs = 0xfe
+
+// Find returns the path from the hierarchy's root, or ESTALE for a removed cgroup.
+func (c *CgroupFinder) Find(id uint64) (string, error) {
+	handle := unix.NewFileHandle(fileIDKernfs, binary.NativeEndian.AppendUint64(nil, id))
+	fd, err := unix.OpenByHandleAt(int(c.mount.Fd()), handle, unix.O_PATH|unix.O_CLOEXEC)
+	if err != nil {
+		return "", os.NewSyscallError("open_by_handle_at", err)
+	}
+	defer func() { _ = unix.Close(fd) }() // O_PATH: closing loses no data
+	// The descriptor is ours, so read our /proc, not the node's.
+	path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil {
+		return "", err
+	}
+	rel, ok := strings.CutPrefix(path, c.mount.Name())
+	if !ok || strings.HasSuffix(rel, " (deleted)") {
+		return "", unix.ESTALE
+	}
+	return "/" + strings.TrimPrefix(rel, "/"), nil
+}
+
+// Close closes the mount. It is idempotent.
+func (c *CgroupFinder) Close() error {
+	if c == nil || c.mount == nil {
+		return nil
+	}
+	err := c.mount.Close()
+	c.mount = nil
+	return err
 }

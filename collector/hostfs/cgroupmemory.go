@@ -211,19 +211,13 @@ func (f FS) CgroupProcs(l CgroupLayout, cgroup string, limit int) (pids []int, m
 			}
 			pids = append(pids, pid)
 		}
-		entries, err := os.ReadDir(f.Path(dirs[i]))
-		if err != nil {
-			continue
-		}
-		for _, e := range entries {
-			if !e.IsDir() {
-				continue
-			}
+		children, _ := f.folders(dirs[i]) // removed meanwhile
+		for _, name := range children {
 			if len(dirs) == maxGroups {
 				more = true
 				break
 			}
-			dirs = append(dirs, dirs[i]+"/"+e.Name())
+			dirs = append(dirs, dirs[i]+"/"+name)
 		}
 	}
 	return pids, more, nil
@@ -235,15 +229,16 @@ func (f FS) CgroupChildren(l CgroupLayout, cgroup string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return f.folders(dir)
+}
+
+// folders returns the names of the folders in a folder.
+func (f FS) folders(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(f.Path(dir))
-	if err != nil {
-		return nil, err
-	}
-	var names []string
 	for _, e := range entries {
 		if e.IsDir() {
 			names = append(names, e.Name())
 		}
 	}
-	return names, nil
+	return names, err
 }

@@ -1,13 +1,18 @@
 package hostfs
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/display"
 )
@@ -150,4 +155,156 @@ func (b *BtrfsErrors) String() string {
 		}
 	}
 	return strings.Join(out, ", ")
+}
+
+// RemountsReadOnly reports whether the filesystem of a mount stops accepting writes after an error;
+// device is its device's kernel name. mountinfo omits this option of an ext4 if it is the
+// filesystem's default; /proc/fs/ext4 lists all options.
+func (f FS) RemountsReadOnly(m *Mount, device string) (bool, error) {
+	if m.ErrorsPolicy != "" || m.FSType != "ext4" {
+		return m.ErrorsPolicy == "remount-ro", nil
+	}
+	name, err := sysBlockName(device)
+	if err != nil {
+		return false, err
+	}
+	text, err := f.read("/proc/fs/ext4/"+name+"/options", 8<<10) // one option per line, about 40 lines
+	return slices.Contains(strings.Fields(text), "errors=remount-ro"), err
+}
+
+// On-disk offsets in struct ext4_super_block of fs/ext4/ext4.h.
+const (
+	ext4Super   = 1024 // start of the superblock
+	ext4MTime   = 0x2c // s_mtime, seconds
+	ext4Magic   = 0x38 // s_magic, 0xef53
+	ext4MTimeHi = 0x274
+)
+
+// Ext4MountedAt returns when the ext4 on a device, given by its kernel name, was last mounted for
+// writing, in whole seconds. It reads the device.
+func (f FS) Ext4MountedAt(device string) (time.Time, error) {
+	if _, err := sysBlockName(device); err != nil {
+		return time.Time{}, err
+	}
+	file, err := os.OpenFile(f.Path("/dev/"+device), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer file.Close()
+	var super [1024]byte
+	if _, err := file.ReadAt(super[:], ext4Super); err != nil {
+		return time.Time{}, fmt.Errorf("read superblock: %w", err)
+	}
+	if magic := binary.LittleEndian.Uint16(super[ext4Magic:]); magic != 0xef53 {
+		return time.Time{}, fmt.Errorf("/dev/%s has no ext4", device)
+	}
+	seconds := int64(super[ext4MTimeHi])<<32 | int64(binary.LittleEndian.Uint32(super[ext4MTime:]))
+	return time.Unix(seconds, 0), nil
+}
+
+// Views returns each path as the node's init sees it, which takes the right to trace it, and then as
+// this process sees the node: the mount table is init's.
+func (f FS) Views(paths ...string) (all []string) {
+	for _, p := range paths {
+		all = append(all, f.Path("/proc/1/root"+p), f.Path(p))
+	}
+	return all
+}
+
+// firstAnswer asks through the [FS.Views] of the paths until one leads to the filesystem. It is an
+// error if none does.
+func (f FS) firstAnswer(paths []string, ask func(p string) (bool, error)) (bool, error) {
+	var errs []error
+	for _, p := range f.Views(paths...) {
+		answer, err := ask(p)
+		if err == nil {
+			return answer, nil
+		}
+		errs = append(errs, err)
+	}
+	return false, errors.Join(errs...)
+}
+
+// isOn returns an error if the file at a path is on another device.
+func isOn(major, minor uint32, p string, st *unix.Stat_t) error {
+	if unix.Major(st.Dev) != major || unix.Minor(st.Dev) != minor {
+		return fmt.Errorf("another filesystem is at %s", p)
+	}
+	return nil
+}
+
+// XFSShutDown reports whether the XFS of a device has shut down, using paths on it: mountinfo does
+// not show this, but stat fails with EIO then. It is an error if none of their views leads to the
+// filesystem. The call may hang.
+func (f FS) XFSShutDown(major, minor uint32, paths ...string) (bool, error) {
+	return f.firstAnswer(paths, func(p string) (bool, error) {
+		var st unix.Stat_t
+		err := unix.Stat(p, &st)
+		switch {
+		case errors.Is(err, unix.EIO):
+			return true, nil
+		case err != nil:
+			return false, &fs.PathError{Op: "stat", Path: p, Err: err}
+		}
+		return false, isOn(major, minor, p, &st)
+	})
+}
+
+// Ext4ShutDown reports whether the ext4 of a device accepts no writes, using directories on it like
+// [FS.XFSShutDown]: up to v6.14 mountinfo does not show this, but fsync fails with EIO then; up to
+// v6.5 only after a shutdown. The call may write the journal, and may hang.
+func (f FS) Ext4ShutDown(major, minor uint32, paths ...string) (bool, error) {
+	return f.firstAnswer(paths, func(p string) (bool, error) {
+		dir, err := os.OpenFile(p, unix.O_DIRECTORY, 0)
+		if err != nil {
+			return false, err
+		}
+		defer dir.Close()
+		var st unix.Stat_t
+		if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+			return false, &fs.PathError{Op: "stat", Path: p, Err: err}
+		}
+		if err := isOn(major, minor, p, &st); err != nil {
+			return false, err
+		}
+		if dir.Sync() == nil {
+			return false, nil
+		}
+		// The first error may be of an earlier write; that is returned once.
+		err = dir.Sync()
+		if errors.Is(err, unix.EIO) || errors.Is(err, unix.EROFS) {
+			return true, nil
+		}
+		return false, err
+	})
+}
+
+// Ext4AbortedIn is the kernel function that reports an aborted journal. From then on the ext4
+// accepts no writes, whatever its errors= policy is.
+const Ext4AbortedIn = "ext4_journal_check_start"
+
+// Ext4Stopped reports whether the ext4 of a mount accepts no writes without showing it, as from
+// d3476f3dad4a (v6.12, and backports to 6.1) until v6.15; device is its device's kernel name. That
+// is the case if it had an error since it was mounted, and that error or all errors end writing. It
+// reads the device.
+func (f FS) Ext4Stopped(m *Mount, device string) (bool, error) {
+	if m.FSType != "ext4" || m.MountReadOnly || m.SuperReadOnly || m.EmergencyRO || m.Shutdown {
+		return false, nil
+	}
+	e, err := f.Ext4Errors(device)
+	if err != nil || e.Count == 0 {
+		return false, err
+	}
+	// What needs the journal later adds an error with this code.
+	if e.Last.Function != Ext4AbortedIn && e.Last.Code != "EROFS" {
+		if ends, err := f.RemountsReadOnly(m, device); err != nil || !ends {
+			return false, err
+		}
+	}
+	mounted, err := f.Ext4MountedAt(device)
+	if now := time.Now(); mounted.After(now) {
+		// The clock was ahead at the time of the mount, as it may be during boot.
+		mounted = now.Add(-BootTime())
+	}
+	return err == nil && !e.Last.Time.Before(mounted), err
 }

@@ -87,7 +87,7 @@ func report(t *testing.T, f FS) string {
 		p(f.Comm(pid))
 		p(f.Cmdline(pid))
 		p(f.NetNS(pid))
-		p(f.ListenStats(pid))
+		p(f.ListenOverflows(pid))
 		groups, err := f.ProcCgroups(pid)
 		p(groups, err)
 		for _, g := range groups {

@@ -9,18 +9,16 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 )
 
-// smallFile bounds the read of a file with a value or a few lines. Most files of /proc and /sys
-// never return more than a page.
-const smallFile = 4 << 10
-
-// statusFile bounds /proc/PID/status, whose group list may have 65,536 ids.
-const statusFile = 1 << 20
-
-// largeFile bounds the read of a table (mountinfo of a node with thousands of
-// mounts is a few hundred KiB).
-const largeFile = 16 << 20
+// Bounds of what is read of a file.
+const (
+	smallFile  = 4 << 10  // a value or a few lines: most files of /proc and /sys return at most a page
+	statusFile = 1 << 20  // /proc/PID/status, whose group list may have 65,536 ids
+	largeFile  = 16 << 20 // a table: mountinfo of a node with thousands of mounts is a few hundred KiB
+)
 
 // ErrPath is returned for a relative name that leaves its tree, or whose top is missing, so that it
 // identifies nothing.
@@ -94,6 +92,37 @@ func (f FS) readUint(p string) (uint64, error) {
 	return n, nil
 }
 
+// parsed returns what parse makes of a file of at most limit bytes.
+func parsed[T any](f FS, p string, limit int64, parse func(string) (T, error)) (T, error) {
+	s, err := f.read(p, limit)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return parse(s)
+}
+
+// numbers returns the names in a directory that are numbers, in the kernel's order. It reads at
+// most limit names; -1: all.
+func (f FS) numbers(p string, limit int) ([]int, error) {
+	dir, err := os.Open(f.Path(p))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(limit)
+	if err != nil {
+		return nil, err
+	}
+	numbers := make([]int, 0, len(names))
+	for _, name := range names {
+		if n, err := strconv.ParseUint(name, 10, 31); err == nil {
+			numbers = append(numbers, int(n))
+		}
+	}
+	return numbers, nil
+}
+
 // exists reports whether the node has p, of whatever type.
 func (f FS) exists(p string) bool {
 	_, err := os.Lstat(f.Path(p))
@@ -117,4 +146,62 @@ func below(rel string) (string, error) {
 // procPath returns the path of a process' file.
 func procPath(pid int, file string) string {
 	return "/proc/" + strconv.Itoa(pid) + "/" + file
+}
+
+// Resolve opens what p leads to on the node, with O_PATH, which never blocks. Absolute symbolic
+// links, and "..", stay below the root; with the result of [FS.Path] they would leave it.
+func (f FS) Resolve(p string) (fd int, err error) {
+	if f.root == "" {
+		return unix.Open(p, unix.O_PATH|unix.O_CLOEXEC, 0)
+	}
+	root, err := unix.Open(f.root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("root %s: %w", f.root, err)
+	}
+	defer unix.Close(root)
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	const tries = 100
+	for range tries {
+		// A rename or mount at the same time makes ".." fail with EAGAIN.
+		if fd, err = unix.Openat2(root, p, &how); !errors.Is(err, unix.EAGAIN) {
+			break
+		}
+	}
+	return fd, err
+}
+
+// RealPath returns the path, in this process, of what p leads to on the node, like [FS.Resolve].
+func (f FS) RealPath(p string) (string, error) {
+	fd, err := f.Resolve(p)
+	if err != nil {
+		return "", &os.PathError{Op: "resolve", Path: f.Path(p), Err: err}
+	}
+	defer unix.Close(fd)
+	return os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+}
+
+// Open opens the file or folder that p leads to on the node, like [FS.Resolve], for reading. It
+// does not block on a named pipe.
+func (f FS) Open(p string) (*os.File, error) {
+	fd, err := f.Resolve(p)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: f.Path(p), Err: err}
+	}
+	defer unix.Close(fd)
+	file, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(fd), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: f.Path(p), Err: errors.Unwrap(err)}
+	}
+	return file, nil
+}
+
+// ReadFile returns at most the first limit bytes of the file that p leads to on the node, like
+// [FS.Resolve].
+func (f FS) ReadFile(p string, limit int64) ([]byte, error) {
+	file, err := f.Open(p)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, limit))
 }

@@ -1,13 +1,18 @@
 package hostfs
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"math"
+	"os"
 	"slices"
-	"sort"
+	"strconv"
 	"strings"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // ErrRestricted means that the kernel hides its addresses from this process (kptr_restrict, or no
@@ -44,49 +49,32 @@ func (s *symbolLine) isText() bool { return s.kind|0x20 == 't' || s.kind|0x20 ==
 // formatting.
 func scanKallsyms(r io.Reader, fn func(*symbolLine)) error {
 	var line symbolLine
-	buf := make([]byte, 0, 64<<10)
-	skip := false // inside a line that is too long
-	zero := 0     // leading lines with address 0; -1 after the first other
-	for {
-		n, err := r.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		rest := buf
-		for {
-			i := bytes.IndexByte(rest, '\n')
-			if i < 0 && (err == nil || len(rest) == 0) {
-				break
-			}
-			text := rest
-			if i < 0 {
-				rest = nil
-			} else {
-				text, rest = rest[:i], rest[i+1:]
-			}
-			if !skip && parseSymbolLine(text, &line) {
-				if zero >= 0 && line.addr == 0 {
-					if zero++; zero == restrictedAfter {
-						return ErrRestricted
-					}
-				} else {
-					zero = -1
-				}
-				fn(&line)
-			}
-			skip = false
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			if zero > 0 {
+	lines := bufio.NewReaderSize(r, 64<<10)
+	zero := 0 // leading lines with address 0; -1 after the first other
+	for inLine := false; ; {
+		text, err := lines.ReadSlice('\n')
+		tooLong := errors.Is(err, bufio.ErrBufferFull)
+		if !inLine && !tooLong && parseSymbolLine(bytes.TrimSuffix(text, []byte{'\n'}), &line) {
+			switch {
+			case zero < 0 || line.addr != 0:
+				zero = -1
+			case zero+1 == restrictedAfter:
 				return ErrRestricted
+			default:
+				zero++
 			}
+			fn(&line)
+		}
+		inLine = tooLong
+		switch {
+		case err == nil, tooLong:
+		case errors.Is(err, io.EOF) && zero <= 0:
 			return nil
-		case err != nil:
+		case errors.Is(err, io.EOF):
+			return ErrRestricted
+		default:
 			return err
 		}
-		if len(rest) > maxSymbolLine {
-			skip, rest = true, nil
-		}
-		buf = buf[:copy(buf[:cap(buf)], rest)]
 	}
 }
 
@@ -193,10 +181,7 @@ func parseKallsyms(r io.Reader, loaded []Module) (*symbolTable, error) {
 		})
 	}
 	// The image's symbols are sorted; those of modules follow in loading order.
-	byAddr := func(i, j int) bool { return entries[i].addr < entries[j].addr }
-	if !sort.SliceIsSorted(entries, byAddr) {
-		sort.SliceStable(entries, byAddr)
-	}
+	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Compare(a.addr, b.addr) })
 	entries = slices.CompactFunc(entries, func(a, b entry) bool { return a.addr == b.addr })
 	t.addrs, t.offs = make([]uint64, len(entries)), make([]uint32, len(entries))
 	for i, e := range entries {
@@ -205,8 +190,12 @@ func parseKallsyms(r io.Reader, loaded []Module) (*symbolTable, error) {
 	return t, nil
 }
 
-// lookup returns the symbol that contains addr. The name shares the table's memory.
+// lookup returns the symbol that contains addr. The name shares the table's memory. A nil table has
+// no symbols.
 func (t *symbolTable) lookup(addr uint64) (name string, off uint64, ok bool) {
+	if t == nil {
+		return "", 0, false
+	}
 	i, found := slices.BinarySearch(t.addrs, addr)
 	if !found {
 		i-- // the last one that begins before addr
@@ -251,4 +240,68 @@ func cutModule(s string) (name, module string) {
 		return s[:i], s[i:]
 	}
 	return s, ""
+}
+
+// Module is a kernel module.
+type Module struct {
+	Name  string
+	Size  uint64 // of code and data, in bytes
+	Live  bool   // false: it is being loaded or unloaded
+	Base  uint64 // address of its code; 0: hidden by the kernel
+	Taint string // letters of the taints that it causes: P proprietary, O out of tree, E unsigned …
+}
+
+// maxModules is far more than any node has.
+const maxModules = 10_000
+
+// ParseModules reads the text of /proc/modules.
+func ParseModules(s string) []Module {
+	var modules []Module
+	for line := range strings.Lines(s) {
+		fields := strings.Fields(line) // name size users by-whom state address (taint)
+		if len(fields) < 6 || len(modules) == maxModules {
+			continue
+		}
+		size, errSize := strconv.ParseUint(fields[1], 10, 64)
+		base, errBase := strconv.ParseUint(fields[5], 0, 64)
+		if errSize != nil || errBase != nil {
+			continue
+		}
+		m := Module{Name: display.Safe(fields[0], 64), Size: size, Live: fields[4] == "Live", Base: base}
+		if last := fields[len(fields)-1]; strings.HasPrefix(last, "(") {
+			m.Taint = display.Safe(strings.Trim(last, "()+-"), 32) // + and -: it comes or goes
+		}
+		modules = append(modules, m)
+	}
+	return modules
+}
+
+// Modules returns the kernel's modules, none if the kernel has no module support.
+func (f FS) Modules() ([]Module, error) {
+	s, err := f.read("/proc/modules", largeFile)
+	switch {
+	case os.IsNotExist(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return ParseModules(s), nil
+}
+
+// codeOf returns the code range of each loaded module, by name: from its base, as far as code and
+// data together would reach, but not into the next module. Modules that are still being loaded are
+// omitted, because their init section is elsewhere.
+func codeOf(all []Module) map[string]Range {
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b Module) int { return cmp.Compare(a.Base, b.Base) })
+	out := make(map[string]Range, len(sorted))
+	for i, m := range sorted {
+		next := uint64(math.MaxUint64)
+		if i+1 < len(sorted) {
+			next = sorted[i+1].Base
+		}
+		if m.Base != 0 && m.Live {
+			out[m.Name] = Range{Start: m.Base, End: min(m.Base+m.Size, next)}
+		}
+	}
+	return out
 }

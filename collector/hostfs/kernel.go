@@ -14,10 +14,7 @@ const maxCommandLine = 4 << 10
 // KernelCommandLine returns the kernel's command line, without secrets, escaped.
 func (f FS) KernelCommandLine() (string, error) {
 	s, err := f.read("/proc/cmdline", 2*maxCommandLine)
-	if err != nil {
-		return "", err
-	}
-	return display.Safe(strings.TrimSpace(RedactText(s)), maxCommandLine), nil
+	return display.Safe(strings.TrimSpace(RedactText(s)), maxCommandLine), err
 }
 
 // LoadAverage is the content of /proc/loadavg.
@@ -46,11 +43,7 @@ func ParseLoadAverage(s string) (l LoadAverage, err error) {
 
 // LoadAverage reads /proc/loadavg.
 func (f FS) LoadAverage() (LoadAverage, error) {
-	s, err := f.readValue("/proc/loadavg")
-	if err != nil {
-		return LoadAverage{}, err
-	}
-	return ParseLoadAverage(s)
+	return parsed(f, "/proc/loadavg", smallFile, ParseLoadAverage)
 }
 
 // Taint is one reason why the kernel is tainted.
@@ -82,4 +75,29 @@ func Taints(mask uint64) []Taint {
 		}
 	}
 	return taints
+}
+
+// Sysctl returns the value of a kernel parameter ("kernel.hung_task_timeout_secs",
+// or with slashes where a part has dots in it: "net/ipv4/conf/eth0.1/rp_filter").
+func (f FS) Sysctl(name string) (string, error) {
+	path := name
+	if !strings.Contains(name, "/") {
+		path = strings.ReplaceAll(name, ".", "/")
+	}
+	path, err := below(path)
+	if err != nil || path == "/" {
+		return "", fmt.Errorf("sysctl %q: %w", name, ErrPath)
+	}
+	v, err := f.readValue("/proc/sys" + path)
+	if err != nil {
+		return "", fmt.Errorf("sysctl %s: %w", name, err)
+	}
+	return v, nil
+}
+
+// LockedDown reports whether the kernel is in lockdown mode "confidentiality", which prevents
+// tracing programs from reading kernel memory.
+func (f FS) LockedDown() bool {
+	s, err := f.readValue("/sys/kernel/security/lockdown")
+	return err == nil && strings.Contains(s, "[confidentiality]")
 }

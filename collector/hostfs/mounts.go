@@ -104,14 +104,7 @@ func dropLongLines(b []byte) []byte {
 	return b
 }
 
-func hasOption(list, option string) bool {
-	for o := range strings.SplitSeq(list, ",") {
-		if o == option {
-			return true
-		}
-	}
-	return false
-}
+func hasOption(list, option string) bool { return slices.Contains(strings.Split(list, ","), option) }
 
 // MountTable is the mount table of one moment. It is immutable.
 type MountTable struct {
@@ -135,7 +128,11 @@ func (f FS) MountTable() (*MountTable, error) {
 
 // OwnMounts returns the mounts of this process, whatever the node's root is.
 func OwnMounts() ([]Mount, error) {
-	file, err := openUnpolled("/proc/self/mountinfo")
+	return mountsIn("/proc/self/mountinfo")
+}
+
+func mountsIn(p string) ([]Mount, error) {
+	file, err := openUnpolled(p)
 	if err != nil {
 		return nil, err
 	}
@@ -166,17 +163,14 @@ func openUnpolled(p string) (*os.File, error) {
 // anonymous. Without one, the mount keeps its number.
 func newMountTable(mounts []Mount, sourceDevice func(*Mount) (uint64, bool)) *MountTable {
 	t := &MountTable{mounts: mounts, byDevice: make(map[uint64][]event.Mount)}
-	order := make([]int, len(mounts))
-	for i := range order {
-		order[i] = i
+	sorted := make([]*Mount, len(mounts))
+	for i := range mounts {
+		sorted[i] = &mounts[i]
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(
-			cmp.Compare(len(mounts[a].Path), len(mounts[b].Path)),
-			strings.Compare(mounts[a].Path, mounts[b].Path))
+	slices.SortStableFunc(sorted, func(a, b *Mount) int {
+		return cmp.Or(cmp.Compare(len(a.Path), len(b.Path)), cmp.Compare(a.Path, b.Path))
 	})
-	for _, i := range order {
-		m := &mounts[i]
+	for _, m := range sorted {
 		m.DeviceMajor, m.DeviceMinor = m.Major, m.Minor
 		dev := devKey(m.Major, m.Minor)
 		if m.Major == 0 {

@@ -92,9 +92,7 @@ func (m *NFSMount) addTransport(protocol string, fields []string) {
 func (f FS) NFSMounts() ([]NFSMount, error) {
 	s, err := f.read("/proc/1/mountstats", largeFile)
 	if err != nil {
-		if s, err = f.read("/proc/self/mountstats", largeFile); err != nil {
-			return nil, err
-		}
+		s, err = f.read("/proc/self/mountstats", largeFile)
 	}
-	return ParseNFSMounts(s), nil
+	return ParseNFSMounts(s), err
 }

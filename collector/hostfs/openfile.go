@@ -1,7 +1,6 @@
 package hostfs
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -18,28 +17,15 @@ type OpenFile struct {
 	Deleted bool   // the file was deleted
 }
 
-const deletedMark = " (deleted)"
-
 // OpenFiles returns the first limit open files of a process, ordered by number, and the total
 // count. It makes no filesystem call on the files, so a dead server can't block it. It needs the
 // same permission as ptrace.
 func (f FS) OpenFiles(pid, limit int) (files []OpenFile, count int, err error) {
-	dir, err := os.Open(f.Path(procPath(pid, "fd")))
+	fds, err := f.numbers(procPath(pid, "fd"), -1)
 	if err != nil {
 		return nil, 0, err
 	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, 0, err
-	}
-	fds := make([]int, 0, len(names))
-	for _, name := range names {
-		if fd, err := strconv.ParseUint(name, 10, 31); err == nil {
-			fds = append(fds, int(fd))
-		}
-	}
-	slices.SortFunc(fds, cmp.Compare)
+	slices.Sort(fds)
 	for _, fd := range fds[:min(len(fds), limit)] {
 		if file, err := f.OpenFile(pid, fd); err == nil { // else closed meanwhile
 			files = append(files, file)
@@ -54,7 +40,7 @@ func (f FS) OpenFile(pid, fd int) (OpenFile, error) {
 	if err != nil {
 		return OpenFile{}, err
 	}
-	name, deleted := strings.CutSuffix(target, deletedMark)
+	name, deleted := strings.CutSuffix(target, " (deleted)")
 	if !strings.HasPrefix(target, "/") {
 		name, deleted = target, false
 	}
@@ -64,20 +50,11 @@ func (f FS) OpenFile(pid, fd int) (OpenFile, error) {
 // FileMount returns the mount of a process' open file, in the process' own mount namespace. It
 // makes no filesystem call on the file.
 func (f FS) FileMount(pid, fd int) (Mount, error) {
-	info, err := f.read(procPath(pid, "fdinfo/"+strconv.Itoa(fd)), statusFile)
+	id, err := parsed(f, procPath(pid, "fdinfo/"+strconv.Itoa(fd)), statusFile, parseMountID)
 	if err != nil {
 		return Mount{}, err
 	}
-	id, err := parseMountID(info)
-	if err != nil {
-		return Mount{}, err
-	}
-	file, err := openUnpolled(f.Path(procPath(pid, "mountinfo")))
-	if err != nil {
-		return Mount{}, err
-	}
-	defer file.Close()
-	mounts, err := ParseMounts(file)
+	mounts, err := mountsIn(f.Path(procPath(pid, "mountinfo")))
 	if err != nil {
 		return Mount{}, err
 	}

@@ -2,6 +2,7 @@ package hostfs
 
 import (
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 )
@@ -36,24 +37,19 @@ func ParsePressure(s string) (p Pressure, err error) {
 
 // Pressure returns the node's pressure of "cpu", "memory" or "io".
 func (f FS) Pressure(resource string) (Pressure, error) {
-	return f.pressure("/proc/pressure/" + resource)
+	return parsed(f, "/proc/pressure/"+resource, smallFile, ParsePressure)
 }
 
-// CgroupPressure returns a cgroup's memory pressure. cgroup v1 has none.
-func (f FS) CgroupPressure(l CgroupLayout, path string) (Pressure, error) {
-	dir, _, err := l.dir("memory", path)
+// CgroupPressure returns a cgroup's pressure of "cpu" or "memory". cgroup v1 has none.
+func (f FS) CgroupPressure(l CgroupLayout, resource, path string) (Pressure, error) {
+	dir, v1, err := l.dir(resource, path)
+	if v1 {
+		err = fs.ErrNotExist
+	}
 	if err != nil {
 		return Pressure{}, err
 	}
-	return f.pressure(dir + "/memory.pressure")
-}
-
-func (f FS) pressure(p string) (Pressure, error) {
-	s, err := f.read(p, smallFile)
-	if err != nil {
-		return Pressure{}, err
-	}
-	return ParsePressure(s)
+	return parsed(f, dir+"/"+resource+".pressure", smallFile, ParsePressure)
 }
 
 // ParseMemInfo returns the sizes in the text of /proc/meminfo, in bytes by name.
@@ -81,8 +77,5 @@ func ParseMemInfo(s string) map[string]uint64 {
 // MemInfo reads /proc/meminfo.
 func (f FS) MemInfo() (map[string]uint64, error) {
 	s, err := f.read("/proc/meminfo", 4*smallFile)
-	if err != nil {
-		return nil, err
-	}
-	return ParseMemInfo(s), nil
+	return ParseMemInfo(s), err
 }

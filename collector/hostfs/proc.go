@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,11 +80,7 @@ func ParseStat(s string) (Stat, error) {
 
 // Stat reads /proc/PID/stat of a process or thread.
 func (f FS) Stat(pid int) (Stat, error) {
-	s, err := f.read(procPath(pid, "stat"), smallFile)
-	if err != nil {
-		return Stat{}, err
-	}
-	return ParseStat(s)
+	return parsed(f, procPath(pid, "stat"), smallFile, ParseStat)
 }
 
 // Task returns a process or thread that still exists. Its start time is rounded down to 10 ms, so
@@ -184,4 +181,35 @@ func (f FS) ProcCgroups(pid int) ([]ProcCgroup, error) {
 		g.Path = fromCgroupRoot(namespace, g.Path)
 	}
 	return groups, err
+}
+
+// ThreadStates returns the states of a process' threads from /proc, at most limit of them, the main
+// thread first.
+func (f FS) ThreadStates(pid, limit int) ([]Stat, error) {
+	tids, err := f.numbers(procPath(pid, "task"), limit)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Stat, 0, len(tids))
+	for _, tid := range tids {
+		st, err := parsed(f, procPath(pid, "task/"+strconv.Itoa(tid)+"/stat"), smallFile, ParseStat)
+		if err == nil { // else it has ended
+			out = append(out, st)
+		}
+	}
+	return out, nil
+}
+
+// Threads returns the threads of a process, sorted.
+func (f FS) Threads(pid int) ([]int, error) {
+	tids, err := f.numbers(procPath(pid, "task"), -1)
+	slices.Sort(tids)
+	return tids, err
+}
+
+// PIDs returns the pids of all processes, sorted.
+func (f FS) PIDs() ([]int, error) {
+	pids, err := f.numbers("/proc", -1)
+	slices.Sort(pids)
+	return pids, err
 }

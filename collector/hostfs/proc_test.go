@@ -109,7 +109,7 @@ func TestSelf(t *testing.T) {
 	if age := BootTime() - time.Duration(task.StartTime); age < 0 || age > time.Hour {
 		t.Errorf("this process is %v old", age)
 	}
-	if _, err := f.ListenStats(pid); err != nil {
+	if _, err := f.ListenOverflows(pid); err != nil {
 		t.Error(err)
 	}
 	inode, err := f.NetNS(pid)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -85,11 +86,7 @@ func ParseProcStatus(s string) (p ProcStatus, err error) {
 
 // ProcStatus reads /proc/PID/status, without taking a lock of the process.
 func (f FS) ProcStatus(pid int) (ProcStatus, error) {
-	s, err := f.read(procPath(pid, "status"), statusFile)
-	if err != nil {
-		return ProcStatus{}, err
-	}
-	return ParseProcStatus(s)
+	return parsed(f, procPath(pid, "status"), statusFile, ParseProcStatus)
 }
 
 // ProcLimit is one resource limit of a process.
@@ -127,10 +124,7 @@ func ParseProcLimits(s string) []ProcLimit {
 // ProcLimits reads /proc/PID/limits.
 func (f FS) ProcLimits(pid int) ([]ProcLimit, error) {
 	s, err := f.read(procPath(pid, "limits"), smallFile)
-	if err != nil {
-		return nil, err
-	}
-	return ParseProcLimits(s), nil
+	return ParseProcLimits(s), err
 }
 
 // OOMScore returns the kernel's rating of a process as a victim (0 to 2000), and the adjustment set
@@ -157,4 +151,45 @@ func (f FS) Executable(pid int) (string, error) {
 		return "", nil
 	}
 	return display.Safe(target, maxShownPath), err
+}
+
+// Caps is a set of capabilities: bit n is capability n.
+type Caps uint64
+
+// capNames returns the capabilities of include/uapi/linux/capability.h in order,
+// without CAP_.
+func capNames() []string {
+	return []string{
+		"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID",
+		"SETPCAP", "LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW",
+		"IPC_LOCK", "IPC_OWNER", "SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT",
+		"SYS_ADMIN", "SYS_BOOT", "SYS_NICE", "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD",
+		"LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP", "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG",
+		"WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF", "CHECKPOINT_RESTORE",
+	}
+}
+
+// CapNumber returns the number of a capability ("CAP_BPF"), and false if the name is unknown.
+func CapNumber(name string) (int, bool) {
+	i := slices.Index(capNames(), strings.TrimPrefix(strings.ToUpper(name), "CAP_"))
+	return i, i >= 0
+}
+
+// EffectiveCaps returns the effective capabilities of this process. A seccomp filter or LSM may
+// forbid more.
+func (f FS) EffectiveCaps() (Caps, error) {
+	p, err := parsed(f, "/proc/self/status", statusFile, ParseProcStatus)
+	return p.CapEff, err
+}
+
+// Missing returns the named capabilities ("CAP_BPF") that the set lacks, in the order given;
+// unknown names are missing.
+func (c Caps) Missing(names ...string) []string {
+	var missing []string
+	for _, name := range names {
+		if i, ok := CapNumber(name); !ok || c&(1<<i) == 0 {
+			missing = append(missing, name)
+		}
+	}
+	return missing
 }

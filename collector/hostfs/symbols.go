@@ -34,7 +34,6 @@ type Symbols struct {
 
 	mu       sync.Mutex
 	table    *symbolTable
-	err      error       // of the last read
 	loadedAt time.Time   // of the last read, failed or not
 	idle     *time.Timer // drops the table
 
@@ -53,18 +52,11 @@ func (s *Symbols) Lookup(addr uint64) (name string, off uint64, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.table != nil {
-		name, off, ok = s.table.lookup(addr)
-		if ok && strings.HasSuffix(name, "]") && s.modulesChanged() {
-			s.load()
-			name, off, ok = s.table.lookup(addr)
-		}
-	}
-	if !ok && (s.loadedAt.IsZero() || time.Since(s.loadedAt) >= symbolsRetry) {
+	name, off, ok = s.table.lookup(addr)
+	if ok && strings.HasSuffix(name, "]") && s.modulesChanged() ||
+		!ok && (s.loadedAt.IsZero() || time.Since(s.loadedAt) >= symbolsRetry) {
 		s.load()
-		if s.table != nil {
-			name, off, ok = s.table.lookup(addr)
-		}
+		name, off, ok = s.table.lookup(addr)
 	}
 	if s.table != nil {
 		if s.idle == nil {
@@ -95,14 +87,6 @@ func (s *Symbols) Stack(addrs []uint64) []string {
 	return out
 }
 
-// Err returns why there are no names: ErrRestricted, or the error of reading /proc/kallsyms. It
-// returns nil before the first read and after a successful one.
-func (s *Symbols) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
-
 // drop frees the table's memory.
 func (s *Symbols) drop() {
 	s.mu.Lock()
@@ -115,8 +99,7 @@ func (s *Symbols) load() {
 	s.loadedAt = time.Now()
 	s.lookedAt = s.loadedAt
 	modules, _ := s.fs.Modules() // if they can't be read, no symbol is omitted
-	table, err := s.fs.readKallsyms(modules)
-	if s.err = err; err == nil {
+	if table, err := s.fs.readKallsyms(modules); err == nil {
 		s.table, s.modules = table, modules
 	}
 }

@@ -49,7 +49,7 @@ func (w *Watcher) take(now time.Time) bool {
 
 // state reads the current state of the groups.
 func (w *Watcher) state(layout hostfs.CgroupLayout, g *groups, end time.Time, f *Facts) {
-	if p, err := w.fs.CgroupCPUPressure(layout, g.cpu); err == nil {
+	if p, err := w.fs.CgroupPressure(layout, "cpu", g.cpu); err == nil {
 		f.Pressure = p.Some
 	}
 	if frozen, err := w.fs.CgroupFrozen(layout, g.freezer); err == nil {

@@ -134,7 +134,7 @@ func reportGroupMemory(f *operation.Finding, s *memorySample) {
 }
 
 func groupPressure(h operation.Host, g *memoryGroup, f *operation.Finding) {
-	p, err := h.FS.CgroupPressure(g.layout, g.path)
+	p, err := h.FS.CgroupPressure(g.layout, "memory", g.path)
 	switch {
 	case err == nil:
 		f.Float("pressureSome10", p.Some)

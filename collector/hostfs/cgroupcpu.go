@@ -23,13 +23,11 @@ func (f FS) CgroupCPU(l CgroupLayout, path string) (c CgroupCPU, err error) {
 		return c, err
 	}
 	var n uint64
-	keys := map[string]*uint64{"nr_periods": &c.Periods, "nr_throttled": &c.Throttled}
-	unit := time.Microsecond
+	key, unit := "throttled_usec", time.Microsecond
 	if v1 {
-		keys["throttled_time"], unit = &n, time.Nanosecond
-	} else {
-		keys["throttled_usec"] = &n
+		key, unit = "throttled_time", time.Nanosecond
 	}
+	keys := map[string]*uint64{"nr_periods": &c.Periods, "nr_throttled": &c.Throttled, key: &n}
 	if err := f.readKeyed(dir+"/cpu.stat", keys); err != nil {
 		return CgroupCPU{}, err
 	}
@@ -110,4 +108,24 @@ func parseKeyed(s string, into map[string]*uint64) error {
 		*p = n
 	}
 	return nil
+}
+
+// CgroupFrozen reports whether the cgroup at path, or one above it, is frozen: its processes do not
+// run, whatever their state says. On cgroup v1 path is the path in the freezer hierarchy.
+func (f FS) CgroupFrozen(l CgroupLayout, path string) (bool, error) {
+	dir, v1, err := l.dir("freezer", path)
+	if err != nil {
+		return false, err
+	}
+	var state string
+	var frozen uint64
+	if v1 {
+		state, err = f.readValue(dir + "/freezer.state")
+	} else {
+		err = f.readKeyed(dir+"/cgroup.events", map[string]*uint64{"frozen": &frozen})
+	}
+	if errors.Is(err, fs.ErrNotExist) && f.exists(dir+"/cgroup.procs") {
+		return false, nil // the root
+	}
+	return state == "FROZEN" || frozen == 1, err
 }
