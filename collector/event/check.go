@@ -49,11 +49,9 @@ func (d *CheckData) facts(_ *Event, f *Facts) {
 }
 
 func checkFields() []*Field {
-	of := func(e *Event) *CheckData { return e.Check }
+	field := fieldsOf("event.", func(e *Event) *CheckData { return e.Check }, Check)
 	return []*Field{
-		{Name: "event.check", Type: TypeString, Kinds: []Kind{Check}, Few: true, Doc: "name of the check",
-			Read: part(of, func(d *CheckData) Value { return text(d.Check) })},
-		{Name: "event.message", Type: TypeString, Kinds: []Kind{Check}, Doc: "the check's message",
-			Read: part(of, func(d *CheckData) Value { return text(d.Message) })},
+		few(field("check", TypeString, "name of the check", func(d *CheckData) Value { return text(d.Check) })),
+		field("message", TypeString, "the check's message", func(d *CheckData) Value { return text(d.Message) }),
 	}
 }

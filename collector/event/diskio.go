@@ -38,17 +38,14 @@ func (d *DiskIOData) facts(ev *Event, f *Facts) {
 }
 
 func diskIOFields() []*Field {
-	of := func(e *Event) *DiskIOData { return e.DiskIO }
-	disk := func(name string, t FieldType, few bool, doc string, read func(*DiskIOData) Value) *Field {
-		return &Field{Name: "event." + name, Type: t, Kinds: []Kind{DiskIO}, Doc: doc, Few: few, Read: part(of, read)}
-	}
+	disk := fieldsOf("event.", func(e *Event) *DiskIOData { return e.DiskIO }, DiskIO)
 	return []*Field{
-		disk("op", TypeString, true, "read, write, flush, discard, write-zeroes, zone-append, other", func(d *DiskIOData) Value { return text(d.Op) }),
-		disk("sector", TypeInt, false, "512-byte units from the start of the device", func(d *DiskIOData) Value { return number(d.Sector) }),
-		disk("bytes", TypeInt, false, "size of the request", func(d *DiskIOData) Value { return number(d.Bytes) }),
-		disk("error", TypeString, true, "errno name: EIO, ENOSPC …", func(d *DiskIOData) Value { return text(d.Error) }),
-		disk("readAhead", TypeBool, false, "speculative read", func(d *DiskIOData) Value { return boolean(d.ReadAhead) }),
-		disk("bio", TypeBool, false, "bio-based device (dm, md, multipath NVMe, zram)", func(d *DiskIOData) Value { return boolean(d.Bio) }),
-		disk("lower", TypeString, true, "of a volume (dm, md): the underlying device that failed; empty: the volume itself", func(d *DiskIOData) Value { return text(d.Lower) }),
+		few(disk("op", TypeString, "read, write, flush, discard, write-zeroes, zone-append, other", func(d *DiskIOData) Value { return text(d.Op) })),
+		disk("sector", TypeInt, "512-byte units from the start of the device", func(d *DiskIOData) Value { return number(d.Sector) }),
+		disk("bytes", TypeInt, "size of the request", func(d *DiskIOData) Value { return number(d.Bytes) }),
+		few(disk("error", TypeString, "errno name: EIO, ENOSPC …", func(d *DiskIOData) Value { return text(d.Error) })),
+		disk("readAhead", TypeBool, "speculative read", func(d *DiskIOData) Value { return boolean(d.ReadAhead) }),
+		disk("bio", TypeBool, "bio-based device (dm, md, multipath NVMe, zram)", func(d *DiskIOData) Value { return boolean(d.Bio) }),
+		few(disk("lower", TypeString, "of a volume (dm, md): the underlying device that failed; empty: the volume itself", func(d *DiskIOData) Value { return text(d.Lower) })),
 	}
 }

@@ -1,8 +1,6 @@
 package event
 
-import (
-	"github.com/kernosis/kernosis/collector/display"
-)
+import "github.com/kernosis/kernosis/collector/display"
 
 const (
 	// DiskStalled: a block device has I/O in flight and has completed none for at least the
@@ -29,11 +27,10 @@ func (d *DiskStallData) facts(ev *Event, f *Facts) {
 }
 
 func diskStallFields() []*Field {
-	of := func(e *Event) *DiskStallData { return e.DiskStall }
+	field := fieldsOf("event.", func(e *Event) *DiskStallData { return e.DiskStall }, DiskStalled, DiskResumed)
 	return []*Field{
-		{Name: "event.inFlight", Type: TypeInt, Kinds: []Kind{DiskStalled, DiskResumed}, Doc: "I/Os waiting for the device",
-			Read: part(of, func(d *DiskStallData) Value { return number(d.InFlight) })},
-		{Name: "event.stalledFor", Type: TypeDuration, Kinds: []Kind{DiskStalled, DiskResumed}, Doc: "minimum time without a completed I/O",
-			Read: part(of, func(d *DiskStallData) Value { return duration(d.StalledFor) })},
+		field("inFlight", TypeInt, "I/Os waiting for the device", func(d *DiskStallData) Value { return number(d.InFlight) }),
+		field("stalledFor", TypeDuration, "minimum time without a completed I/O",
+			func(d *DiskStallData) Value { return duration(d.StalledFor) }),
 	}
 }

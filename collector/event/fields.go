@@ -59,65 +59,41 @@ func commonFields() []*Field {
 }
 
 func subjectFields() []*Field {
-	tasks := func() []Kind {
-		return []Kind{HungTask, HungTaskResumed, OOMKill, DiskIO, FSError,
-			SockFail, SockFailRecovered}
-	}
-	devices := func() []Kind {
-		return []Kind{DiskIO, DiskStalled, DiskResumed, FSError, MountReadOnly, MountWritable, Gauge}
-	}
-	conns := func() []Kind {
-		return []Kind{SockFail, SockFailRecovered, Probe, ProbeRecovered}
-	}
-	task := func(name string, t FieldType, doc string, read func(*Task) Value) *Field {
-		return &Field{Name: "task." + name, Type: t, Kinds: tasks(), Doc: doc,
-			Read: part(func(e *Event) *Task { return e.Task }, read)}
-	}
-	cgroup := func(name string, t FieldType, doc string, read func(*Cgroup) Value) *Field {
-		return &Field{Name: "cgroup." + name, Type: t, Kinds: tasks(), Doc: doc,
-			Read: part(func(e *Event) *Cgroup { return e.Cgroup }, read)}
-	}
-	container := func(name string, few bool, doc string, read func(*Container) Value) *Field {
-		return &Field{Name: "container." + name, Type: TypeString, Kinds: append(tasks(), Probe, ProbeRecovered), Few: few, Doc: doc,
-			Read: part(func(e *Event) *Container { return e.Container }, read)}
-	}
-	pod := func(name, doc string, read func(*Container) Value) *Field {
-		f := container("", false, doc, read)
-		f.Name = "pod." + name
-		return f
-	}
-	device := func(name string, t FieldType, doc string, read func(*Device) Value) *Field {
-		return &Field{Name: "device." + name, Type: t, Kinds: devices(), Doc: doc,
-			Read: part(func(e *Event) *Device { return e.Device }, read)}
-	}
-	conn := func(name string, t FieldType, doc string, read func(*Conn) Value) *Field {
-		return &Field{Name: "conn." + name, Type: t, Kinds: conns(), Doc: doc,
-			Read: part(func(e *Event) *Conn { return e.Conn }, read)}
-	}
+	tasks := []Kind{HungTask, HungTaskResumed, OOMKill, DiskIO, FSError, SockFail, SockFailRecovered}
+	inContainers := slices.Concat(tasks, []Kind{Probe, ProbeRecovered})
+	devices := []Kind{DiskIO, DiskStalled, DiskResumed, FSError, MountReadOnly, MountWritable, Gauge}
+	conns := []Kind{SockFail, SockFailRecovered, Probe, ProbeRecovered}
+	task := fieldsOf("task.", func(e *Event) *Task { return e.Task }, tasks...)
+	cgroup := fieldsOf("cgroup.", func(e *Event) *Cgroup { return e.Cgroup }, tasks...)
+	container := fieldsOf("container.", func(e *Event) *Container { return e.Container }, inContainers...)
+	pod := fieldsOf("pod.", func(e *Event) *Container { return e.Container }, inContainers...)
+	device := fieldsOf("device.", func(e *Event) *Device { return e.Device }, devices...)
+	conn := fieldsOf("conn.", func(e *Event) *Conn { return e.Conn }, conns...)
 	return []*Field{
-		task("id", TypeString, "thread and start time, unique since boot",
-			func(t *Task) Value { return text(t.ID()) }),
+		task("id", TypeString, "thread and start time, unique since boot", func(t *Task) Value { return text(t.ID()) }),
 		task("pid", TypeInt, "thread id in the initial pid namespace", func(t *Task) Value { return number(t.PID) }),
 		task("tgid", TypeInt, "process id in the initial pid namespace", func(t *Task) Value { return number(t.TGID) }),
 		task("comm", TypeString, "thread name, at most 15 bytes", func(t *Task) Value { return text(t.Comm) }),
 		task("uid", TypeInt, "user id", func(t *Task) Value { return number(t.UID) }),
 		cgroup("id", TypeInt, "64-bit kernfs id", func(c *Cgroup) Value { return number(c.ID) }),
 		cgroup("path", TypeString, "path from the hierarchy's root", func(c *Cgroup) Value { return text(c.Path) }),
-		{Name: "cgroup.outsidePods", Type: TypeString, Kinds: tasks(), Doc: "cgroup.path; empty in pods, where it changes at each restart",
+		{Name: "cgroup.outsidePods", Type: TypeString, Kinds: tasks, Doc: "cgroup.path; empty in pods, where it changes at each restart",
 			Read: func(e *Event) Value {
 				if e.Cgroup == nil || e.Container != nil && e.Container.PodUID != "" {
 					return Value{}
 				}
 				return text(e.Cgroup.Path)
 			}},
-		container("id", false, "full runtime id", func(c *Container) Value { return text(c.ID) }),
-		container("podUID", false, "UID of the pod", func(c *Container) Value { return text(c.PodUID) }),
-		container("name", false, "name in the pod; empty if the runtime does not provide it", func(c *Container) Value { return text(c.Name) }),
-		pod("name", "name of the pod; empty if unknown", func(c *Container) Value { return text(c.PodName) }),
-		pod("namespace", "namespace of the pod; empty if unknown", func(c *Container) Value { return text(c.PodNamespace) }),
-		podLabels(container("", false, "labels when the event was received, the first 64 by name, at most 4 KiB; empty if the pod is unknown", nil)),
-		container("runtime", true, "containerd, cri-o, docker, podman", func(c *Container) Value { return text(c.Runtime) }),
-		{Name: "unit", Type: TypeString, Kinds: tasks(), Doc: "systemd unit, outside Kubernetes",
+		container("id", TypeString, "full runtime id", func(c *Container) Value { return text(c.ID) }),
+		container("podUID", TypeString, "UID of the pod", func(c *Container) Value { return text(c.PodUID) }),
+		container("name", TypeString, "name in the pod; empty if the runtime does not provide it", func(c *Container) Value { return text(c.Name) }),
+		pod("name", TypeString, "name of the pod; empty if unknown", func(c *Container) Value { return text(c.PodName) }),
+		pod("namespace", TypeString, "namespace of the pod; empty if unknown", func(c *Container) Value { return text(c.PodNamespace) }),
+		{Name: "pod.labels", Type: TypeStringMap, Kinds: inContainers,
+			Doc:  "labels when the event was received, the first 64 by name, at most 4 KiB; empty if the pod is unknown",
+			Read: func(e *Event) Value { return Value{Labels: SafeLabels(e.PodLabels)} }},
+		few(container("runtime", TypeString, "containerd, cri-o, docker, podman", func(c *Container) Value { return text(c.Runtime) })),
+		{Name: "unit", Type: TypeString, Kinds: tasks, Doc: "systemd unit, outside Kubernetes",
 			Read: func(e *Event) Value { return text(e.Unit) }},
 		device("name", TypeString, "kernel name, such as nvme0n1p2", func(d *Device) Value { return text(d.Name) }),
 		device("major", TypeInt, "major number", func(d *Device) Value { return number(d.Major) }),
@@ -135,14 +111,24 @@ func subjectFields() []*Field {
 	}
 }
 
-// part returns a reader of a payload or subject that may be absent.
-func part[T any](of func(*Event) *T, read func(*T) Value) func(*Event) Value {
-	return func(e *Event) Value {
-		if p := of(e); p != nil {
-			return read(p)
-		}
-		return Value{}
+// fieldsOf returns a function that makes the fields of a payload or subject, which may be absent.
+func fieldsOf[T any](
+	prefix string, of func(*Event) *T, kinds ...Kind,
+) func(name string, t FieldType, doc string, read func(*T) Value) *Field {
+	return func(name string, t FieldType, doc string, read func(*T) Value) *Field {
+		return &Field{Name: prefix + name, Type: t, Kinds: kinds, Doc: doc, Read: func(e *Event) Value {
+			if p := of(e); p != nil {
+				return read(p)
+			}
+			return Value{}
+		}}
 	}
+}
+
+// few marks a field that has few different values.
+func few(f *Field) *Field {
+	f.Few = true
+	return f
 }
 
 func taskText(t *Task) string {
@@ -163,10 +149,12 @@ func address(a uint64) Value {
 
 // connectionFields returns the fields of a failed connection, on its own or of a probe.
 func connectionFields() []*Field {
-	field := func(name string, t FieldType, few bool, doc string, sock func(*SockFailData) Value, probe func(*ProbeData) Value) *Field {
+	field := func(
+		name string, t FieldType, doc string, sock func(*SockFailData) Value, probe func(*ProbeData) Value,
+	) *Field {
 		return &Field{
 			Name: "event." + name, Type: t, Kinds: []Kind{SockFail, SockFailRecovered, Probe, ProbeRecovered},
-			Doc: doc, Few: few, Read: func(e *Event) Value {
+			Doc: doc, Read: func(e *Event) Value {
 				switch {
 				case e.SockFail != nil:
 					return sock(e.SockFail)
@@ -179,34 +167,27 @@ func connectionFields() []*Field {
 	}
 	list := func(l []string) Value { return Value{List: l[:min(len(l), MaxFieldList)]} }
 	return []*Field{
-		field("target", TypeString, false, `configured name, else address:port; probe: "namespace/pod container", or the service`,
+		field("target", TypeString, `configured name, else address:port; probe: "namespace/pod container", or the service`,
 			func(s *SockFailData) Value { return text(s.Target) }, func(p *ProbeData) Value { return text(p.Name) }),
-		field("verdict", TypeString, true, "refused, syn-unanswered, accept-queue-full, reset, connected-silent, not-accepted, no-route, ports-exhausted, icmp-unreachable, local-drop, neighbor-failed, slow; probe also tls-failed, bad-status, exec-failed, exec-timeout, prober-late, name-unresolved, no-answer, unexplained",
-			func(s *SockFailData) Value { return text(s.Verdict) }, func(p *ProbeData) Value { return text(p.Verdict) }),
-		field("phase", TypeString, true, "connect or established; probe also tls, answer",
-			func(s *SockFailData) Value { return text(s.Phase) }, func(p *ProbeData) Value { return text(p.Phase) }),
-		field("errno", TypeString, true, "errno name",
-			func(s *SockFailData) Value { return text(s.Errno) }, func(p *ProbeData) Value { return text(p.Errno) }),
-		field("duration", TypeDuration, false, "from connect to the failure",
+		few(field("verdict", TypeString, "refused, syn-unanswered, accept-queue-full, reset, connected-silent, not-accepted, no-route, ports-exhausted, icmp-unreachable, local-drop, neighbor-failed, slow; probe also tls-failed, bad-status, exec-failed, exec-timeout, prober-late, name-unresolved, no-answer, unexplained",
+			func(s *SockFailData) Value { return text(s.Verdict) }, func(p *ProbeData) Value { return text(p.Verdict) })),
+		few(field("phase", TypeString, "connect or established; probe also tls, answer",
+			func(s *SockFailData) Value { return text(s.Phase) }, func(p *ProbeData) Value { return text(p.Phase) })),
+		few(field("errno", TypeString, "errno name",
+			func(s *SockFailData) Value { return text(s.Errno) }, func(p *ProbeData) Value { return text(p.Errno) })),
+		field("duration", TypeDuration, "from connect to the failure",
 			func(s *SockFailData) Value { return duration(s.Duration) }, func(p *ProbeData) Value { return duration(p.Duration) }),
-		field("retransmits", TypeInt, false, "retransmitted segments",
+		field("retransmits", TypeInt, "retransmitted segments",
 			func(s *SockFailData) Value { return number(s.Retransmits) }, func(p *ProbeData) Value { return number(p.Retransmits) }),
-		field("queueLen", TypeInt, false, "length of the listener's accept queue, if read",
+		field("queueLen", TypeInt, "length of the listener's accept queue, if read",
 			func(s *SockFailData) Value { return number(s.QueueLen) }, func(p *ProbeData) Value { return number(p.QueueLen) }),
-		field("queueMax", TypeInt, false, "limit of that queue",
+		field("queueMax", TypeInt, "limit of that queue",
 			func(s *SockFailData) Value { return number(s.QueueMax) }, func(p *ProbeData) Value { return number(p.QueueMax) }),
-		field("evidence", TypeStringList, false, "facts behind the verdict",
+		field("evidence", TypeStringList, "facts behind the verdict",
 			func(s *SockFailData) Value { return list(s.Evidence) }, func(p *ProbeData) Value { return list(p.Evidence) }),
-		field("excluded", TypeStringList, false, "causes ruled out, with why",
+		field("excluded", TypeStringList, "causes ruled out, with why",
 			func(s *SockFailData) Value { return list(s.Excluded) }, func(p *ProbeData) Value { return list(p.Excluded) }),
 	}
-}
-
-// podLabels turns f into the field of the pod's labels, carried by the same kinds.
-func podLabels(f *Field) *Field {
-	f.Name, f.Type = "pod.labels", TypeStringMap
-	f.Read = func(e *Event) Value { return Value{Labels: SafeLabels(e.PodLabels)} }
-	return f
 }
 
 // sharedFields returns the fields that kinds of several families carry.

@@ -21,11 +21,10 @@ func (d *FSErrorData) facts(ev *Event, f *Facts) {
 }
 
 func fsErrorFields() []*Field {
-	of := func(e *Event) *FSErrorData { return e.FSError }
+	field := fieldsOf("event.", func(e *Event) *FSErrorData { return e.FSError }, FSError)
 	return []*Field{
-		{Name: "event.function", Type: TypeString, Kinds: []Kind{FSError}, Few: true, Doc: "kernel function that found the error",
-			Read: part(of, func(f *FSErrorData) Value { return text(f.Function) })},
-		{Name: "event.line", Type: TypeInt, Kinds: []Kind{FSError}, Doc: "line in the kernel source",
-			Read: part(of, func(f *FSErrorData) Value { return number(f.Line) })},
+		few(field("function", TypeString, "kernel function that found the error",
+			func(f *FSErrorData) Value { return text(f.Function) })),
+		field("line", TypeInt, "line in the kernel source", func(f *FSErrorData) Value { return number(f.Line) }),
 	}
 }

@@ -1,8 +1,6 @@
 package event
 
-import (
-	"math/bits"
-)
+import "math/bits"
 
 // Gauge: how much of a resource of the node is in use, read at a fixed interval. Every reading is
 // an event, not only faults; rules decide how much is a problem.
@@ -70,14 +68,11 @@ func (d *GaugeData) facts(ev *Event, f *Facts) {
 }
 
 func gaugeFields() []*Field {
-	of := func(e *Event) *GaugeData { return e.Gauge }
-	gauge := func(name string, t FieldType, few bool, doc string, read func(*GaugeData) Value) *Field {
-		return &Field{Name: "gauge." + name, Type: t, Kinds: []Kind{Gauge}, Doc: doc, Few: few, Read: part(of, read)}
-	}
+	gauge := fieldsOf("gauge.", func(e *Event) *GaugeData { return e.Gauge }, Gauge)
 	return []*Field{
-		gauge("name", TypeString, true, "[which gauge](#thresholds-on-the-nodes-resources-gauge)", func(g *GaugeData) Value { return text(g.Name) }),
-		gauge("value", TypeInt, false, "bytes of memory and space, µs of the clock, else a number", func(g *GaugeData) Value { return number(g.Value) }),
-		gauge("limit", TypeInt, false, "maximum, in the same unit; 0: none", func(g *GaugeData) Value { return number(g.Limit) }),
-		gauge("percent", TypeInt, false, "gauge.value in percent of gauge.limit, rounded down; 0 without a limit", func(g *GaugeData) Value { return number(g.Percent()) }),
+		few(gauge("name", TypeString, "[which gauge](#thresholds-on-the-nodes-resources-gauge)", func(g *GaugeData) Value { return text(g.Name) })),
+		gauge("value", TypeInt, "bytes of memory and space, µs of the clock, else a number", func(g *GaugeData) Value { return number(g.Value) }),
+		gauge("limit", TypeInt, "maximum, in the same unit; 0: none", func(g *GaugeData) Value { return number(g.Limit) }),
+		gauge("percent", TypeInt, "gauge.value in percent of gauge.limit, rounded down; 0 without a limit", func(g *GaugeData) Value { return number(g.Percent()) }),
 	}
 }

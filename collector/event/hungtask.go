@@ -56,24 +56,20 @@ func (d *HungTaskData) facts(ev *Event, f *Facts) {
 }
 
 func hungTaskFields() []*Field {
-	of := func(e *Event) *HungTaskData { return e.HungTask }
-	field := func(name string, t FieldType, few bool, doc string, read func(*HungTaskData) Value) *Field {
-		return &Field{Name: "event." + name, Type: t, Kinds: []Kind{HungTask, HungTaskResumed},
-			Doc: doc, Few: few, Read: part(of, read)}
-	}
+	field := fieldsOf("event.", func(e *Event) *HungTaskData { return e.HungTask }, HungTask, HungTaskResumed)
 	return []*Field{
-		field("blockedFor", TypeDuration, false, "minimum time blocked", func(h *HungTaskData) Value { return duration(h.BlockedFor) }),
-		field("wait", TypeString, true, "io, lock, command (discard, erase, SG_IO: may be slow without a fault) or other", func(h *HungTaskData) Value { return text(h.Wait) }),
-		field("lock", TypeString, true, "mutex, semaphore, rwsem-read, rwsem-write; empty: no recorded lock", func(h *HungTaskData) Value { return text(h.Lock) }),
-		field("lockAddr", TypeString, false, "identity of the lock; empty: unknown", func(h *HungTaskData) Value { return address(h.LockAddr) }),
-		field("holder", TypeOptionalString, false, `lock holder, "comm[pid]", after "possibly " if uncertain`, func(h *HungTaskData) Value {
+		field("blockedFor", TypeDuration, "minimum time blocked", func(h *HungTaskData) Value { return duration(h.BlockedFor) }),
+		few(field("wait", TypeString, "io, lock, command (discard, erase, SG_IO: may be slow without a fault) or other", func(h *HungTaskData) Value { return text(h.Wait) })),
+		few(field("lock", TypeString, "mutex, semaphore, rwsem-read, rwsem-write; empty: no recorded lock", func(h *HungTaskData) Value { return text(h.Lock) })),
+		field("lockAddr", TypeString, "identity of the lock; empty: unknown", func(h *HungTaskData) Value { return address(h.LockAddr) }),
+		field("holder", TypeOptionalString, `lock holder, "comm[pid]", after "possibly " if uncertain`, func(h *HungTaskData) Value {
 			s := taskText(h.Holder)
 			if s != "" && h.HolderHint {
 				s = "possibly " + s
 			}
 			return optional(s)
 		}),
-		field("detector", TypeString, true, "khungtaskd or poll", func(h *HungTaskData) Value { return text(h.Detector) }),
-		field("exited", TypeBool, false, "hungtask.resumed: the task has exited", func(h *HungTaskData) Value { return boolean(h.Exited) }),
+		few(field("detector", TypeString, "khungtaskd or poll", func(h *HungTaskData) Value { return text(h.Detector) })),
+		field("exited", TypeBool, "hungtask.resumed: the task has exited", func(h *HungTaskData) Value { return boolean(h.Exited) }),
 	}
 }

@@ -101,15 +101,12 @@ func (d *LogData) facts(_ *Event, f *Facts) {
 }
 
 func logFields() []*Field {
-	of := func(e *Event) *LogData { return e.Log }
-	field := func(name string, few bool, doc string, read func(*LogData) Value) *Field {
-		return &Field{Name: "log." + name, Type: TypeString, Kinds: []Kind{Log}, Doc: doc, Few: few, Read: part(of, read)}
-	}
+	field := fieldsOf("log.", func(e *Event) *LogData { return e.Log }, Log)
 	return []*Field{
-		field("name", true, "kmsg, journald, or the configured name", func(d *LogData) Value { return text(d.Log) }),
-		field("origin", false, "writer, as far as certain: kernel, process (a crash line of the kernel), facility, path, identifier; of several lines, the last one's", func(d *LogData) Value { return text(d.Origin) }),
-		field("unit", false, "the writer's systemd unit", func(d *LogData) Value { return text(d.Unit) }),
-		field("priority", true, "emerg, alert, crit, err, warning, notice, info, debug; empty: unknown", func(d *LogData) Value { return text(d.Priority) }),
-		field("text", false, "whole lines that the pattern matched", func(d *LogData) Value { return text(d.Text) }),
+		few(field("name", TypeString, "kmsg, journald, or the configured name", func(d *LogData) Value { return text(d.Log) })),
+		field("origin", TypeString, "writer, as far as certain: kernel, process (a crash line of the kernel), facility, path, identifier; of several lines, the last one's", func(d *LogData) Value { return text(d.Origin) }),
+		field("unit", TypeString, "the writer's systemd unit", func(d *LogData) Value { return text(d.Unit) }),
+		few(field("priority", TypeString, "emerg, alert, crit, err, warning, notice, info, debug; empty: unknown", func(d *LogData) Value { return text(d.Priority) })),
+		field("text", TypeString, "whole lines that the pattern matched", func(d *LogData) Value { return text(d.Text) }),
 	}
 }

@@ -27,12 +27,10 @@ func (d *MountData) facts(_ *Event, f *Facts) {
 }
 
 func mountFields() []*Field {
-	of := func(e *Event) *MountData { return e.Mount }
+	field := fieldsOf("event.", func(e *Event) *MountData { return e.Mount }, MountReadOnly, MountWritable)
 	return []*Field{
-		{Name: "event.path", Type: TypeString, Kinds: []Kind{MountReadOnly, MountWritable}, Doc: "first mount point",
-			Read: part(of, func(m *MountData) Value { return text(m.Path) })},
-		{Name: "event.roReason", Type: TypeString, Kinds: []Kind{MountReadOnly, MountWritable}, Few: true,
-			Doc:  "superblock-ro, emergency-ro, shutdown, error-policy; remounted, unmounted",
-			Read: part(of, func(m *MountData) Value { return text(m.Reason) })},
+		field("path", TypeString, "first mount point", func(m *MountData) Value { return text(m.Path) }),
+		few(field("roReason", TypeString, "superblock-ro, emergency-ro, shutdown, error-policy; remounted, unmounted",
+			func(m *MountData) Value { return text(m.Reason) })),
 	}
 }

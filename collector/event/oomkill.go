@@ -1,8 +1,6 @@
 package event
 
-import (
-	"github.com/kernosis/kernosis/collector/display"
-)
+import "github.com/kernosis/kernosis/collector/display"
 
 // OOMKill: the kernel chose a process as the victim of an out-of-memory kill.
 const OOMKill Kind = "oomkill"
@@ -61,16 +59,13 @@ func (d *OOMKillData) facts(ev *Event, f *Facts) {
 }
 
 func oomKillFields() []*Field {
-	of := func(e *Event) *OOMKillData { return e.OOMKill }
-	field := func(name string, t FieldType, few bool, doc string, read func(*OOMKillData) Value) *Field {
-		return &Field{Name: "event." + name, Type: t, Kinds: []Kind{OOMKill}, Doc: doc, Few: few, Read: part(of, read)}
-	}
+	field := fieldsOf("event.", func(e *Event) *OOMKillData { return e.OOMKill }, OOMKill)
 	size := func(name, doc string, read func(*OOMKillData) uint64) *Field {
-		return field(name, TypeInt, false, doc, func(o *OOMKillData) Value { return number(read(o)) })
+		return field(name, TypeInt, doc, func(o *OOMKillData) Value { return number(read(o)) })
 	}
 	return []*Field{
-		field("scope", TypeString, true, "memcg, global or unknown", func(o *OOMKillData) Value { return text(o.Scope) }),
-		field("limitCgroup", TypeString, false, "path of the cgroup whose limit was hit", func(o *OOMKillData) Value {
+		few(field("scope", TypeString, "memcg, global or unknown", func(o *OOMKillData) Value { return text(o.Scope) })),
+		field("limitCgroup", TypeString, "path of the cgroup whose limit was hit", func(o *OOMKillData) Value {
 			if o.LimitCgroup == nil {
 				return Value{}
 			}
@@ -78,15 +73,15 @@ func oomKillFields() []*Field {
 		}),
 		size("limit", "memory limit of limitCgroup", func(o *OOMKillData) uint64 { return o.Limit }),
 		size("usage", "memory use of limitCgroup at the kill", func(o *OOMKillData) uint64 { return o.Usage }),
-		field("trigger", TypeString, false, `task whose allocation failed, "comm[pid]"`, func(o *OOMKillData) Value { return text(taskText(o.Trigger)) }),
+		field("trigger", TypeString, `task whose allocation failed, "comm[pid]"`, func(o *OOMKillData) Value { return text(taskText(o.Trigger)) }),
 		size("totalVM", "the victim's address space", func(o *OOMKillData) uint64 { return o.TotalVM }),
 		size("anonRSS", "the victim's anonymous memory", func(o *OOMKillData) uint64 { return o.AnonRSS }),
 		size("fileRSS", "the victim's mapped file memory", func(o *OOMKillData) uint64 { return o.FileRSS }),
 		size("shmemRSS", "the victim's shared memory", func(o *OOMKillData) uint64 { return o.ShmemRSS }),
 		size("swap", "the victim's swapped memory", func(o *OOMKillData) uint64 { return o.Swap }),
 		size("pageTables", "the victim's page tables", func(o *OOMKillData) uint64 { return o.PageTables }),
-		field("approximate", TypeBool, false, "the RSS figures lack per-CPU remainders", func(o *OOMKillData) Value { return boolean(o.Approximate) }),
-		field("along", TypeBool, false, "killed together with another process (memory.oom.group)", func(o *OOMKillData) Value { return boolean(o.Along) }),
-		field("oomScoreAdj", TypeInt, false, "the victim's oom_score_adj", func(o *OOMKillData) Value { return number(o.OOMScoreAdj) }),
+		field("approximate", TypeBool, "the RSS figures lack per-CPU remainders", func(o *OOMKillData) Value { return boolean(o.Approximate) }),
+		field("along", TypeBool, "killed together with another process (memory.oom.group)", func(o *OOMKillData) Value { return boolean(o.Along) }),
+		field("oomScoreAdj", TypeInt, "the victim's oom_score_adj", func(o *OOMKillData) Value { return number(o.OOMScoreAdj) }),
 	}
 }

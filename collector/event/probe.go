@@ -105,23 +105,19 @@ func (d *ProbeData) Progress() string {
 	if d.Threshold == 0 {
 		return d.Probe
 	}
-	reached := d.Failures >= d.Threshold
-	b := append(make([]byte, 0, 64), d.Probe...)
-	b = strconv.AppendUint(append(b, ' '), uint64(min(d.Failures, d.Threshold)), 10)
-	b = strconv.AppendUint(append(b, " of "...), uint64(d.Threshold), 10)
+	then, reached := "", d.Failures >= d.Threshold
 	switch d.Probe {
 	case "liveness", "startup":
-		if reached {
-			return string(append(b, ": kubelet restarts the container"...))
+		if then = " towards restart"; reached {
+			then = ": kubelet restarts the container"
 		}
-		return string(append(b, " towards restart"...))
 	case "readiness":
-		if reached {
-			return string(append(b, ": not ready"...))
+		if then = " towards not ready"; reached {
+			then = ": not ready"
 		}
-		return string(append(b, " towards not ready"...))
 	}
-	return string(b)
+	decimal := func(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
+	return d.Probe + " " + decimal(min(d.Failures, d.Threshold)) + " of " + decimal(d.Threshold) + then
 }
 
 func (d *ProbeData) facts(_ *Event, f *Facts) {
@@ -158,20 +154,13 @@ func (d *ProbeData) facts(_ *Event, f *Facts) {
 	f.Excluded = append(f.Excluded, d.Excluded...)
 }
 
-// state returns "liveness 2 of 3 towards restart".
+// state returns "liveness 2 of 3 towards restart", and at the threshold the count of failures.
 func (d *ProbeData) state() string {
-	towards := ""
-	switch d.Probe {
-	case "liveness", "startup":
-		towards = " towards restart"
-	case "readiness":
-		towards = " towards not ready"
-	}
 	switch {
 	case d.Threshold == 0:
 		return fmt.Sprintf("%s failed %d times in a row", d.Probe, d.Failures)
 	case d.Failures < d.Threshold:
-		return fmt.Sprintf("%s %d of %d%s", d.Probe, d.Failures, d.Threshold, towards)
+		return d.Progress()
 	case d.Probe == "readiness":
 		return fmt.Sprintf("%s failed %d times in a row, %d make it not ready", d.Probe, d.Failures, d.Threshold)
 	}
@@ -179,29 +168,26 @@ func (d *ProbeData) state() string {
 }
 
 func probeFields() []*Field {
-	of := func(e *Event) *ProbeData { return e.Probe }
-	field := func(name string, t FieldType, few bool, doc string, read func(*ProbeData) Value) *Field {
-		return &Field{Name: "event." + name, Type: t, Kinds: []Kind{Probe, ProbeRecovered}, Doc: doc, Few: few, Read: part(of, read)}
-	}
+	field := fieldsOf("event.", func(e *Event) *ProbeData { return e.Probe }, Probe, ProbeRecovered)
 	return []*Field{
-		field("probe", TypeString, true, "startup, liveness, readiness or service", func(p *ProbeData) Value { return text(p.Probe) }),
-		field("feed", TypeString, true, "observed (kubelet probes) or active (the agent does)", func(p *ProbeData) Value { return text(p.Feed) }),
-		field("cause", TypeString, false, "the verdict in words, with figures", func(p *ProbeData) Value { return text(cmp.Or(p.Cause, p.Verdict)) }),
-		field("progress", TypeString, true, `"liveness 2 of 3 towards restart"; stays at the threshold`, func(p *ProbeData) Value { return text(p.Progress()) }),
-		field("failures", TypeInt, false, "consecutive failures", func(p *ProbeData) Value { return number(p.Failures) }),
-		field("threshold", TypeInt, false, "failures at which kubelet acts, or a service counts as failed", func(p *ProbeData) Value { return number(p.Threshold) }),
-		field("said", TypeString, false, "kubelet's message, or the probe program's output", func(p *ProbeData) Value { return text(p.Said) }),
-		field("over", TypeBool, false, "probe.recovered: the pod or container is gone", func(p *ProbeData) Value { return boolean(p.Over) }),
-		field("namespace", TypeString, false, "the pod's namespace", func(p *ProbeData) Value { return text(p.Namespace) }),
-		field("pod", TypeString, false, "the pod's name", func(p *ProbeData) Value { return text(p.Pod) }),
-		field("container", TypeString, false, "name of the probed container", func(p *ProbeData) Value { return text(p.Container) }),
-		field("handler", TypeString, true, "http, https, tcp, grpc or exec", func(p *ProbeData) Value { return text(p.Handler) }),
-		field("endpoint", TypeString, false, "10.0.0.7:8080/healthz; exec: the command", func(p *ProbeData) Value { return text(p.Endpoint) }),
-		field("timeout", TypeDuration, false, "the probe's timeout", func(p *ProbeData) Value { return duration(p.Timeout) }),
-		field("period", TypeDuration, false, "the probe's period", func(p *ProbeData) Value { return duration(p.Period) }),
-		field("firstByte", TypeDuration, false, "time to the first byte of the answer; 0: unknown or none", func(p *ProbeData) Value { return duration(p.FirstByte) }),
-		field("rtt", TypeDuration, false, "round-trip time; 0: unknown", func(p *ProbeData) Value { return duration(p.RTT) }),
-		field("throttled", TypeInt, false, "percent of throttledIn for which the CPU limit stopped the container", func(p *ProbeData) Value { return number(p.Throttled) }),
-		field("throttledIn", TypeDuration, false, "measured period before the failure", func(p *ProbeData) Value { return duration(p.ThrottledIn) }),
+		few(field("probe", TypeString, "startup, liveness, readiness or service", func(p *ProbeData) Value { return text(p.Probe) })),
+		few(field("feed", TypeString, "observed (kubelet probes) or active (the agent does)", func(p *ProbeData) Value { return text(p.Feed) })),
+		field("cause", TypeString, "the verdict in words, with figures", func(p *ProbeData) Value { return text(cmp.Or(p.Cause, p.Verdict)) }),
+		few(field("progress", TypeString, `"liveness 2 of 3 towards restart"; stays at the threshold`, func(p *ProbeData) Value { return text(p.Progress()) })),
+		field("failures", TypeInt, "consecutive failures", func(p *ProbeData) Value { return number(p.Failures) }),
+		field("threshold", TypeInt, "failures at which kubelet acts, or a service counts as failed", func(p *ProbeData) Value { return number(p.Threshold) }),
+		field("said", TypeString, "kubelet's message, or the probe program's output", func(p *ProbeData) Value { return text(p.Said) }),
+		field("over", TypeBool, "probe.recovered: the pod or container is gone", func(p *ProbeData) Value { return boolean(p.Over) }),
+		field("namespace", TypeString, "the pod's namespace", func(p *ProbeData) Value { return text(p.Namespace) }),
+		field("pod", TypeString, "the pod's name", func(p *ProbeData) Value { return text(p.Pod) }),
+		field("container", TypeString, "name of the probed container", func(p *ProbeData) Value { return text(p.Container) }),
+		few(field("handler", TypeString, "http, https, tcp, grpc or exec", func(p *ProbeData) Value { return text(p.Handler) })),
+		field("endpoint", TypeString, "10.0.0.7:8080/healthz; exec: the command", func(p *ProbeData) Value { return text(p.Endpoint) }),
+		field("timeout", TypeDuration, "the probe's timeout", func(p *ProbeData) Value { return duration(p.Timeout) }),
+		field("period", TypeDuration, "the probe's period", func(p *ProbeData) Value { return duration(p.Period) }),
+		field("firstByte", TypeDuration, "time to the first byte of the answer; 0: unknown or none", func(p *ProbeData) Value { return duration(p.FirstByte) }),
+		field("rtt", TypeDuration, "round-trip time; 0: unknown", func(p *ProbeData) Value { return duration(p.RTT) }),
+		field("throttled", TypeInt, "percent of throttledIn for which the CPU limit stopped the container", func(p *ProbeData) Value { return number(p.Throttled) }),
+		field("throttledIn", TypeDuration, "measured period before the failure", func(p *ProbeData) Value { return duration(p.ThrottledIn) }),
 	}
 }

@@ -51,6 +51,8 @@ func (d *CanaryData) facts(*Event, *Facts) {}
 
 // sourceFields returns the fields of all three kinds.
 func sourceFields() []*Field {
+	lost := fieldsOf("event.", func(e *Event) *LostData { return e.Lost }, Lost)
+	source := fieldsOf("event.", func(e *Event) *SourceData { return e.SourceUp }, Source)
 	return []*Field{
 		{Name: "event.stem", Type: TypeString, Kinds: []Kind{Lost, Source, Canary}, Few: true, Doc: "affected source: oomkill, log/kmsg",
 			Read: func(e *Event) Value {
@@ -64,9 +66,8 @@ func sourceFields() []*Field {
 				}
 				return Value{}
 			}},
-		{Name: "event.count", Type: TypeInt, Kinds: []Kind{Lost}, Doc: "records or lines lost; 0: unknown, possibly none",
-			Read: part(func(e *Event) *LostData { return e.Lost }, func(l *LostData) Value { return number(l.Count) })},
-		{Name: "event.up", Type: TypeBool, Kinds: []Kind{Source}, Doc: "the source works",
-			Read: part(func(e *Event) *SourceData { return e.SourceUp }, func(s *SourceData) Value { return boolean(s.Up) })},
+		lost("count", TypeInt, "records or lines lost; 0: unknown, possibly none",
+			func(l *LostData) Value { return number(l.Count) }),
+		source("up", TypeBool, "the source works", func(s *SourceData) Value { return boolean(s.Up) }),
 	}
 }

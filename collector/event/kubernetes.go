@@ -3,6 +3,7 @@ package event
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 )
 
 // Annotations of an Event of the Kubernetes API, about its latest occurrence. They are part of our
@@ -102,4 +103,12 @@ func FactsOf(a map[string]string) Facts {
 	}
 	f.bound()
 	return f
+}
+
+// KubernetesCondition reports whether a type of node condition belongs to Kubernetes, so that only
+// kubelet and the cloud provider set it: Ready, NetworkUnavailable, and all that end in Pressure,
+// as kubelet may get more of these. The chart's admission policy refuses a status update of an
+// agent with such a condition, and with it all conditions that the agent writes.
+func KubernetesCondition(conditionType string) bool {
+	return conditionType == "Ready" || conditionType == "NetworkUnavailable" || strings.HasSuffix(conditionType, "Pressure")
 }
