@@ -51,25 +51,41 @@ func (a *attribution) set(ev *event.Event, owner *hostfs.Attributed) {
 	ev.Cgroup, ev.Container, ev.Unit = &owner.Cgroup, owner.Container, owner.Unit
 }
 
-// names caches the Go strings of recent thread names, so that a repeated one is not allocated
-// again. It must be used by one goroutine.
+// texts caches the texts of recent keys, so that a repeated one is not allocated again. It must be
+// used by one goroutine.
+type texts[K comparable] map[K]string
+
+// of returns the text of a key. The cache is emptied when it has limit texts.
+func (t *texts[K]) of(key K, limit int, text func() string) string {
+	s, ok := (*t)[key]
+	if !ok {
+		s = text()
+		if *t == nil {
+			*t = map[K]string{}
+		}
+		put(*t, limit, key, s)
+	}
+	return s
+}
+
+// put stores a value in a map of at most limit entries: a full map is emptied first.
+func put[K comparable, V any](m map[K]V, limit int, key K, value V) {
+	if len(m) >= limit {
+		clear(m)
+	}
+	m[key] = value
+}
+
+// names caches thread names.
 type names struct {
-	known map[[16]byte]string
+	known texts[[16]byte]
 }
 
 // maxNames bounds the memory of names: 1,000 names are about 50 KiB.
 const maxNames = 1000
 
 func (n *names) comm(raw [16]byte) string {
-	if s, ok := n.known[raw]; ok {
-		return s
-	}
-	if n.known == nil || len(n.known) >= maxNames {
-		n.known = make(map[[16]byte]string)
-	}
-	s := display.Safe(string(bpf.CString(raw[:])), maxComm)
-	n.known[raw] = s
-	return s
+	return n.known.of(raw, maxNames, func() string { return display.Safe(string(bpf.CString(raw[:])), maxComm) })
 }
 
 // task converts a wire task into out.

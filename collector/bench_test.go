@@ -37,7 +37,7 @@ func realKills(b *testing.B, n int) (*stem, [][]byte) {
 	env := newEnvironment(Config{HostRoot: "/"}, log)
 	b.Cleanup(func() { env.close() })
 	env.oomCode() // not part of the first kill's time
-	s := &stem{name: bpf.StemOOMKill, env: env, log: log, source: "bpf/" + bpf.StemOOMKill, decoder: newOOMKill(env)}
+	s := &stem{name: bpf.StemOOMKill, env: env, log: log, source: "bpf/" + bpf.StemOOMKill, decoder: decoder{decode: newOOMKill(env).decode}}
 	for _, blueprint := range bpf.Stems() {
 		if blueprint.Name == s.name {
 			s.loaded, s.err = bpf.Open(blueprint, k, nil)
@@ -103,7 +103,7 @@ func BenchmarkRecord(b *testing.B) {
 		}
 	})
 	b.Run("attribution", func(b *testing.B) {
-		o := s.decoder.(*oomkill)
+		o := newOOMKill(s.env)
 		b.ReportAllocs()
 		i := 0
 		for b.Loop() {

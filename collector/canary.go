@@ -25,12 +25,6 @@ const (
 	canaryPatience = 5 * time.Second
 )
 
-// prover is a decoder that can cause a real fault and decodes its record as the canary with the
-// nonce, which tests more than the ring. prove reports whether it caused one.
-type prover interface {
-	prove(nonce uint64) bool
-}
-
 func (s *stem) decodeCanary(raw []byte, ev *event.Event) error {
 	c, err := bpf.View[bpf.Canary](raw)
 	if err != nil {
@@ -50,7 +44,7 @@ func (s *stem) exercise(now time.Time) {
 	nonce := s.canary.sent
 	s.canaryMu.Unlock()
 	err := s.loaded.CheckLinks()
-	if p, ok := s.decoder.(prover); !ok || !p.prove(nonce) {
+	if s.decoder.prove == nil || !s.decoder.prove(nonce) {
 		err = errors.Join(err, s.loaded.RunCanary(nonce))
 	}
 	s.canaryMu.Lock()

@@ -59,7 +59,10 @@ type onDemandHooks interface {
 }
 
 func newDiskIO(env *environment, l *bpf.Loaded) *diskIO {
-	return &diskIO{env: env, attribution: attribution{attributor: env.attributor}, hooks: l, storm: l, last: make(map[bpf.DiskErrorKind]*lastDiskError), ops: diskOps(env.kernel), lower: newLowerErrors(env.fs)}
+	return &diskIO{
+		env: env, attribution: attribution{attributor: env.attributor}, hooks: l, storm: l,
+		last: map[bpf.DiskErrorKind]*lastDiskError{}, ops: diskOps(env.kernel), lower: newLowerErrors(env.fs),
+	}
 }
 
 // diskOps returns the names of this kernel's operations. The common ones have kept their numbers
@@ -108,11 +111,8 @@ func (d *diskIO) remember(r *bpf.DiskIO) {
 		d.latest = d.last[kind]
 	}
 	if d.latest == nil {
-		if len(d.last) >= maxLast {
-			clear(d.last)
-		}
 		d.latest = &lastDiskError{kind: kind}
-		d.last[kind] = d.latest
+		put(d.last, maxLast, kind, d.latest)
 	}
 	d.latest.record, d.latest.lower = *r, d.data.Lower
 }
@@ -143,17 +143,11 @@ func (d *diskIO) fill(r *bpf.DiskIO, ev *event.Event) {
 		d.data.Error = hostfs.ErrnoName(int32(r.Error))
 		d.data.Status = hostfs.BlkStatusOfErrno(int32(r.Error))
 	}
-	d.data.Lower = d.trace(r)
-	ev.DiskIO = &d.data
-}
-
-// trace records the error and returns the lower device that it comes from, if any.
-func (d *diskIO) trace(r *bpf.DiskIO) (lower string) {
-	if r.Flags&bpf.DiskIOBio != 0 {
-		lower = d.lower.of(r.Disk, r.H.BootNS)
+	if d.data.Bio {
+		d.data.Lower = d.lower.of(r.Disk, r.H.BootNS)
 	}
 	d.note(r, &d.device)
-	return lower
+	ev.DiskIO = &d.data
 }
 
 // note records the error of a device for the volumes above it.

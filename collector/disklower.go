@@ -62,21 +62,16 @@ func (l *lowerErrors) of(volume uint32, boot uint64) string {
 
 // note records an error of a device. An error of a partition is also recorded for its disk.
 func (l *lowerErrors) note(dev, disk uint32, boot uint64, name string) {
-	if len(l.failed) >= maxFailed {
-		clear(l.failed)
-	}
 	f := failedDevice{boot: boot, name: name}
-	l.failed[dev], l.failed[disk] = f, f
+	put(l.failed, maxFailed, dev, f)
+	l.failed[disk] = f
 }
 
 func (l *lowerErrors) devices(volume uint32) []uint32 {
 	known, ok := l.lower[volume]
 	if now := time.Now(); !ok || now.Sub(known.at) >= lowerFresh {
-		if len(l.lower) >= maxFailed {
-			clear(l.lower)
-		}
 		known = lowerDevices{devs: l.read(volume), at: now}
-		l.lower[volume] = known
+		put(l.lower, maxFailed, volume, known)
 	}
 	return known.devs
 }

@@ -102,17 +102,7 @@ func (s diskState) step(now diskSample, at time.Time, after time.Duration) (disk
 
 // Run checks devices until ctx is done, then returns nil.
 func (d *diskStallSource) Run(ctx context.Context, emit Emit) error {
-	ticks := time.NewTicker(hostfs.UntilBeat(d.every))
-	defer ticks.Stop()
-	for {
-		d.look(time.Now(), emit)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticks.C:
-			ticks.Reset(hostfs.UntilBeat(d.every))
-		}
-	}
+	return onBeats(ctx, d.every, func() { d.look(time.Now(), emit) })
 }
 
 // namedSample is a sample of one device.

@@ -1,11 +1,13 @@
 package collector
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/display"
@@ -95,6 +97,19 @@ func (env *environment) close() error {
 		errs = append(errs, env.finder.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// onBeats calls look at once and then periodically, in step with all other checks (see
+// [hostfs.UntilBeat]), until ctx is done. It returns nil.
+func onBeats(ctx context.Context, every time.Duration, look func()) error {
+	for {
+		look()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(hostfs.UntilBeat(every)):
+		}
+	}
 }
 
 // sourceEvent reports that a source is up, or down and why.

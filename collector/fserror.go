@@ -24,7 +24,7 @@ type fsError struct {
 	// tried are the loaded filesystems whose hooks were attached, or could not be: there is one
 	// attempt each time a filesystem appears.
 	tried map[string]bool
-	text  map[[64]byte]string // recent function names
+	text  texts[[64]byte] // function names
 
 	// The event points to these; they are reused for the next event.
 	task   event.Task
@@ -71,18 +71,12 @@ const maxFunctions = 256
 
 // function returns where the kernel detected the error: a function for ext4, a file for xfs.
 func (f *fsError) function(r *bpf.FSError) string {
-	name := r.Function
-	if s, ok := f.text[name]; ok && s != "" {
-		return s
-	}
-	s := display.Safe(string(bpf.CString(name[:])), 128)
+	s := f.text.of(r.Function, maxFunctions, func() string {
+		return display.Safe(string(bpf.CString(r.Function[:])), 128)
+	})
 	if s == "" && r.What == bpf.FSErrorShutdown {
 		return "shutdown" // ext4, and xfs on 5.10, do not say who requested it
 	}
-	if f.text == nil || len(f.text) >= maxFunctions {
-		f.text = map[[64]byte]string{}
-	}
-	f.text[name] = s
 	return s
 }
 

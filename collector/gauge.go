@@ -44,17 +44,7 @@ func newGaugeSource(env *environment) *gaugeSource {
 
 // Run reads gauges until ctx is done, then returns nil.
 func (g *gaugeSource) Run(ctx context.Context, emit Emit) error {
-	ticks := time.NewTicker(hostfs.UntilBeat(gaugeEvery))
-	defer ticks.Stop()
-	for {
-		g.look(emit)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticks.C:
-			ticks.Reset(hostfs.UntilBeat(gaugeEvery))
-		}
-	}
+	return onBeats(ctx, gaugeEvery, func() { g.look(emit) })
 }
 
 func (g *gaugeSource) look(emit Emit) {

@@ -81,7 +81,7 @@ func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 			known = &gaugedFilesystem{mount: *mounted.first()}
 			g.filesystems[key] = known
 		}
-		err := g.ask(table, key, known, g.views(paths), emit)
+		err := g.ask(table, key, known, g.env.fs.Views(paths...), emit)
 		if errors.Is(err, errUnseen) {
 			if own == nil {
 				own = g.ownPaths()
@@ -138,15 +138,6 @@ func (g *gaugeSource) unseen(f *gaugedFilesystem, why error, emit Emit) {
 	}
 	g.reportEnd(f, emit)
 	f.inodes, f.space = false, false
-}
-
-// views returns each path as the node's init sees it, since these are its mounts, which takes the
-// right to trace it, and then as the agent sees the node.
-func (g *gaugeSource) views(paths []string) (all []string) {
-	for _, path := range paths {
-		all = append(all, g.env.fs.Path("/proc/1/root"+path), g.env.fs.Path(path))
-	}
-	return all
 }
 
 // ask emits the gauges of the filesystem that one of the paths leads to.

@@ -24,27 +24,23 @@ import (
 // A record is committed to the kernel after the call with its event has returned.
 type Emit func(*event.Event)
 
-// decoder turns the records of one stem into events. It is used by one goroutine.
-type decoder interface {
+// decoder turns the records of one stem into events. One goroutine calls its functions, except
+// reportLasting. All but decode are nil where a stem has no need for them.
+type decoder struct {
 	// decode fills ev from a record of its stem; Time, BootTime and CPU are set already. The next
 	// call may reuse what ev points to. ok is false if the record reports nothing new.
-	decode(h *bpf.Header, raw []byte, ev *event.Event) (ok bool, err error)
-}
-
-// looker is a decoder that also checks the kernel by itself, on the same goroutine.
-type looker interface {
-	// poll makes one check and returns the time to the next.
-	poll(ctx context.Context, now time.Time, emit func(*event.Event)) (next time.Duration, err error)
-}
-
-// waiter is a looker that may leave records in the ring for a while.
-type waiter interface {
-	waits(now time.Time) bool
-}
-
-// ender is a decoder that may have something left to report when its stem stops.
-type ender interface {
-	end(emit func(*event.Event)) error
+	decode func(h *bpf.Header, raw []byte, ev *event.Event) (ok bool, err error)
+	// poll checks the kernel and returns the time to the next check.
+	poll func(ctx context.Context, now time.Time, emit func(*event.Event)) (next time.Duration, err error)
+	// waits reports whether records stay in the ring for a while.
+	waits func(now time.Time) bool
+	// end reports what is left when the stem stops.
+	end func(emit func(*event.Event)) error
+	// prove causes a real fault, whose record is decoded as the canary with the nonce: this tests more
+	// than the ring. It reports whether it caused one.
+	prove func(nonce uint64) bool
+	// reportLasting makes the next poll report to emit, once more, the faults that still last.
+	reportLasting func(emit Emit)
 }
 
 // stem is one running fault family.
@@ -124,28 +120,27 @@ func (s *Sources) openStem(blueprint bpf.Stem) *stem {
 func newDecoder(env *environment, l *bpf.Loaded) (decoder, error) {
 	switch l.Stem {
 	case bpf.StemOOMKill:
-		return newOOMKill(env), nil
+		return decoder{decode: newOOMKill(env).decode}, nil
 	case bpf.StemHungTask:
 		h, err := newHungTask(env, l)
 		if err != nil {
-			return nil, err // h as a decoder would not be nil
+			return decoder{}, err
 		}
-		return h, nil
+		return decoder{decode: h.decode, poll: h.poll, reportLasting: h.asked.add}, nil
 	case bpf.StemDiskIO:
-		return newDiskIO(env, l), nil
+		d := newDiskIO(env, l)
+		return decoder{decode: d.decode, poll: d.poll, end: d.end}, nil
 	case bpf.StemFSError:
-		return newFSError(env, l), nil
+		f := newFSError(env, l)
+		return decoder{decode: f.decode, poll: f.poll}, nil
 	case bpf.StemSockFail:
-		outcomes, err := l.SockOutcomes()
+		s, err := openSockFail(env, l)
 		if err != nil {
-			return nil, err
+			return decoder{}, err
 		}
-		env.outcomes = outcomes
-		env.targets.count(outcomes.Of)
-		s := newSockFail(env, l)
-		return s, s.resume()
+		return decoder{decode: s.decode, poll: s.poll, waits: s.waits, prove: s.canary.send}, nil
 	}
-	return nil, fmt.Errorf("stem %s has no decoder", l.Stem)
+	return decoder{}, fmt.Errorf("stem %s has no decoder", l.Stem)
 }
 
 // runStems reads all stems until ctx is done, and then returns nil. First it reports for each stem
@@ -193,11 +188,9 @@ func (s *stem) run(ctx context.Context, emit Emit) error {
 
 	r := &ringReader{stem: s, emit: emit, timer: time.NewTimer(0), gathering: stormGather}
 	defer r.timer.Stop()
-	r.looks, _ = s.decoder.(looker)
-	waits, _ := s.decoder.(waiter)
 	for {
 		now := time.Now()
-		left := waits != nil && ctx.Err() == nil && waits.waits(now)
+		left := s.decoder.waits != nil && ctx.Err() == nil && s.decoder.waits(now)
 		if !left {
 			now = r.drain(ctx)
 		}
@@ -219,7 +212,6 @@ func (s *stem) run(ctx context.Context, emit Emit) error {
 type ringReader struct {
 	*stem
 	emit                                   Emit
-	looks                                  looker // nil: the stem makes no periodic checks
 	nextLook, nextLoss, nextCanary, latest time.Time
 	timer                                  *time.Timer
 	gathering                              time.Duration
@@ -236,7 +228,7 @@ func (r *ringReader) drain(ctx context.Context) time.Time {
 	if n == 0 {
 		return now
 	}
-	if r.looks == nil && n < stormMost && now.Sub(r.latest) < stormWithin {
+	if r.decoder.poll == nil && n < stormMost && now.Sub(r.latest) < stormWithin {
 		r.pause(ctx, r.gathering)
 		now, r.gathering = time.Now(), min(2*r.gathering, stormSeldom)
 	} else {
@@ -248,8 +240,8 @@ func (r *ringReader) drain(ctx context.Context) time.Time {
 
 // doDue makes the periodic checks that are due.
 func (r *ringReader) doDue(ctx context.Context, now time.Time) {
-	if r.looks != nil && !now.Before(r.nextLook) {
-		every, err := r.looks.poll(ctx, now, r.emit)
+	if r.decoder.poll != nil && !now.Before(r.nextLook) {
+		every, err := r.decoder.poll(ctx, now, r.emit)
 		r.loaded.Settled()
 		if err != nil && ctx.Err() == nil {
 			r.log.Warn("can't read the kernel's state", "error", err)
@@ -274,7 +266,7 @@ func (r *ringReader) doDue(ctx context.Context, now time.Time) {
 // untilDue returns the time until doDue has something to do.
 func (r *ringReader) untilDue() time.Duration {
 	wait := min(time.Until(r.nextLoss), time.Until(r.nextCanary))
-	if r.looks != nil {
+	if r.decoder.poll != nil {
 		wait = min(wait, time.Until(r.nextLook))
 	}
 	return max(wait, 0)
@@ -292,8 +284,8 @@ func (r *ringReader) pause(ctx context.Context, d time.Duration) {
 // end reads the records that arrived before the stop, so that detaching now loses none.
 func (r *ringReader) end() error {
 	_, err := r.loaded.Drain(func(raw []byte) { r.handle(raw, r.emit) })
-	if ends, ok := r.decoder.(ender); ok {
-		err = errors.Join(err, ends.end(r.emit))
+	if r.decoder.end != nil {
+		err = errors.Join(err, r.decoder.end(r.emit))
 	}
 	r.reportLosses(r.emit)
 	r.loaded.Settled()

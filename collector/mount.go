@@ -82,6 +82,9 @@ type suspect struct {
 	ends  bool         // one of them ends writing, whatever the errors= policy is
 }
 
+// late reports whether the kernel had enough time to show that the filesystem refuses writes.
+func (s suspect) late(now time.Time) bool { return now.Sub(s.since) >= suspectFor }
+
 // Notify reports that the filesystem on a device (the kernel's own dev_t) had an error at a time.
 // ends says that it accepts no writes from then on. Notify does not block, and is safe for
 // concurrent use.
@@ -126,8 +129,6 @@ func (m *mountSource) Run(ctx context.Context, emit Emit) error {
 	changed := make(chan struct{}, 1)
 	g.Go(func() error { return m.watch(ctx, changed) })
 	g.Go(func() error {
-		ticks := time.NewTicker(hostfs.UntilBeat(mountEvery))
-		defer ticks.Stop()
 		again := time.NewTimer(0)
 		defer again.Stop()
 		for {
@@ -135,8 +136,7 @@ func (m *mountSource) Run(ctx context.Context, emit Emit) error {
 			case <-ctx.Done():
 				return nil
 			case <-changed:
-			case <-ticks.C:
-				ticks.Reset(hostfs.UntilBeat(mountEvery))
+			case <-time.After(hostfs.UntilBeat(mountEvery)):
 			case <-m.wake:
 			case <-again.C:
 			}
@@ -206,20 +206,18 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 	first := m.last == nil
 	m.last, m.held = keep(m.last, mounts, held), held
 	if first {
-		m.atStart()
+		_, keys := byFilesystem(mounts)
+		for _, key := range keys {
+			m.unasked[key] = &bounded.Calls{} // at most one: it is not asked again until it answers
+		}
 	}
 	m.ask(emit)
 	m.renewed(now, emit)
-	ripe, soon := m.takeSuspects(now)
-	if len(ripe) > 0 {
-		m.question(ripe, emit)
+	suspects, soon := m.takeSuspects(now)
+	if len(suspects) > 0 {
+		m.question(suspects, now, emit)
 	}
 	m.repeat(emit)
-	for _, emit := range m.asked.take() {
-		for _, r := range m.reported {
-			m.report(event.MountReadOnly, r, r.data.Reason, emit)
-		}
-	}
 	return sooner(again, soon)
 }
 
@@ -266,11 +264,15 @@ func (m *mountSource) xfsRunsOn(key fsKey) bool {
 	return err == nil && reason == ""
 }
 
-// repeat reports filesystems that must be reported again.
+// repeat reports the filesystems that must be reported again and, to those who asked, all of them.
 func (m *mountSource) repeat(emit Emit) {
+	asked := m.asked.take()
 	for _, r := range m.reported {
 		if r.again {
 			r.again = false
+			m.report(event.MountReadOnly, r, r.data.Reason, emit)
+		}
+		for _, emit := range asked {
 			m.report(event.MountReadOnly, r, r.data.Reason, emit)
 		}
 	}
@@ -337,37 +339,25 @@ func (env *environment) mountedDevice(mount *hostfs.Mount) event.Device {
 // takeSuspects returns the current suspects, and removes those that had enough time to show a
 // fault. If such a filesystem has more errors, it becomes a suspect again; so a flood of errors
 // costs three checks a second.
-func (m *mountSource) takeSuspects(now time.Time) (ripe map[fsKey]suspicion, again time.Duration) {
+func (m *mountSource) takeSuspects(now time.Time) (all map[fsKey]suspect, again time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ripe = make(map[fsKey]suspicion, len(m.suspects))
-	for key, s := range m.suspects {
-		age := now.Sub(s.since)
-		ripe[key] = suspicion{late: age >= suspectFor, ends: s.ends, last: s.last.Wall}
-		wait := suspectFor - age
-		switch {
-		case age >= suspectFor:
-			delete(m.suspects, key)
-			continue
-		case age < suspectSoon:
-			wait = suspectSoon - age
+	all = maps.Clone(m.suspects)
+	maps.DeleteFunc(m.suspects, func(_ fsKey, s suspect) bool { return s.late(now) })
+	for _, s := range m.suspects {
+		age, until := now.Sub(s.since), suspectFor
+		if age < suspectSoon {
+			until = suspectSoon
 		}
-		again = sooner(again, wait)
+		again = sooner(again, until-age)
 	}
-	return ripe, again
-}
-
-// suspicion is the state of a suspect at one check.
-type suspicion struct {
-	late bool // it had enough time to show that it refuses writes
-	ends bool // see [suspect]
-	last time.Time
+	return all, again
 }
 
 // question decides on filesystems that had an error but don't show that they refuse writes.
-func (m *mountSource) question(ripe map[fsKey]suspicion, emit Emit) {
+func (m *mountSource) question(suspects map[fsKey]suspect, now time.Time, emit Emit) {
 	filesystems, _ := byFilesystem(m.last)
-	for key, s := range ripe {
+	for key, s := range suspects {
 		fs := filesystems[key]
 		if fs == nil || m.reported[key] != nil {
 			continue
@@ -382,10 +372,10 @@ func (m *mountSource) question(ripe map[fsKey]suspicion, emit Emit) {
 				continue
 			}
 			reason = reasonShutdown
-		case s.late && fs.visible() == "" && !fs.first().MountReadOnly && (s.ends || m.remountsReadOnly(fs.first())):
+		case s.late(now) && fs.visible() == "" && !fs.first().MountReadOnly && (s.ends || m.remountsReadOnly(fs.first())):
 			// ext4 since d3476f3dad4a (v6.12, and backports to 6.1) until v6.15 refuses writes
 			// without showing it.
-			if m.mountedSince(key, fs.first(), s.last) {
+			if m.mountedSince(key, fs.first(), s.last.Wall) {
 				continue // the error belongs to the previous mount
 			}
 			reason = reasonErrorPolicy

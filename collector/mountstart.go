@@ -16,14 +16,6 @@ const askWithin = time.Second
 // askWithin, and occupies a thread.
 const maxUnanswered = 4
 
-// atStart marks all filesystems to be asked.
-func (m *mountSource) atStart() {
-	_, keys := byFilesystem(m.last)
-	for _, key := range keys {
-		m.unasked[key] = &bounded.Calls{} // at most one: it is not asked again until it answers
-	}
-}
-
 // ask finds filesystems that have refused writes since before the first table and don't show it:
 // the kernel does not report their errors again. Those that do not answer are asked again at the
 // next check.
@@ -72,7 +64,7 @@ func (m *mountSource) ask(emit Emit) {
 
 // xfsRefusal checks an XFS through the first of the paths that leads to it.
 func (m *mountSource) xfsRefusal(key fsKey, paths []string) (reason string, err error) {
-	down, err := isShutDown(m.env.fs.XFSShutDown, key, paths)
+	down, err := m.env.fs.XFSShutDown(key.major, key.minor, paths...)
 	if down {
 		reason = reasonShutdown
 	}
@@ -88,22 +80,9 @@ func (m *mountSource) ext4Refusal(key fsKey, fs *mounted, paths []string) (reaso
 	if stopped {
 		return reasonErrorPolicy, nil
 	}
-	down, downErr := isShutDown(m.env.fs.Ext4ShutDown, key, paths)
+	down, downErr := m.env.fs.Ext4ShutDown(key.major, key.minor, paths...)
 	if down {
 		return reasonErrorPolicy, nil
 	}
 	return "", errors.Join(err, downErr)
-}
-
-// isShutDown asks a filesystem through the first of the paths that leads to it.
-func isShutDown(ask func(major, minor uint32, path string) (bool, error), key fsKey, paths []string) (bool, error) {
-	var errs []error
-	for _, path := range paths {
-		down, err := ask(key.major, key.minor, path)
-		if err == nil {
-			return down, nil
-		}
-		errs = append(errs, err)
-	}
-	return false, errors.Join(errs...)
 }

@@ -136,10 +136,7 @@ func (o *oomkill) isKilled(head *bpf.Header, r *bpf.OOMKill) bool {
 	if at, ok := o.killed[o.victim.TGID]; ok && r.Trigger.PID == r.Victim.PID && head.BootNS-at < oomDyingFor {
 		return false
 	}
-	if len(o.killed) >= maxOOMKilled {
-		clear(o.killed)
-	}
-	o.killed[o.victim.TGID] = head.BootNS
+	put(o.killed, maxOOMKilled, o.victim.TGID, head.BootNS)
 	return true
 }
 

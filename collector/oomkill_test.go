@@ -62,14 +62,14 @@ func rawRecord[T any](r *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r))
 }
 
-func mustDecode(t testing.TB, d decoder, raw []byte) *event.Event {
+func mustDecode(t testing.TB, o *oomkill, raw []byte) *event.Event {
 	t.Helper()
 	h, err := bpf.ParseHeader(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var ev event.Event
-	if ok, err := d.decode(h, raw, &ev); err != nil || !ok {
+	if ok, err := o.decode(h, raw, &ev); err != nil || !ok {
 		t.Fatalf("decode: %v, %v", ok, err)
 	}
 	return &ev
@@ -312,7 +312,7 @@ func FuzzDecodeOOMKill(f *testing.F) {
 // A record that is not ours is counted as lost, and the next one is read.
 func TestMalformedRecordsAreCounted(t *testing.T) {
 	env := testOOMKill(t).env
-	s := &stem{name: bpf.StemOOMKill, env: env, log: env.log, decoder: newOOMKill(env)}
+	s := &stem{name: bpf.StemOOMKill, env: env, log: env.log, decoder: decoder{decode: newOOMKill(env).decode}}
 	foreign := bytes.Clone(rawRecord(podKill()))
 	(*bpf.Header)(unsafe.Pointer(&foreign[0])).Version = bpf.WireVersion + 1
 	short := bytes.Clone(rawRecord(podKill())[:200])

@@ -45,7 +45,7 @@ type sockfail struct {
 	prober  *prober
 	drops   dropReasons
 	// destinations caches the text of addresses without a target name.
-	destinations map[netip.AddrPort]string
+	destinations texts[netip.AddrPort]
 	notLooked    uint64 // as last logged
 	canary       sockCanary
 	firstBy      time.Time // when records from the time without an agent stop waiting
@@ -69,18 +69,23 @@ func newSockFail(env *environment, l *bpf.Loaded) *sockfail {
 	return s
 }
 
-// prove sends a canary that takes the path of a failed connection.
-func (s *sockfail) prove(nonce uint64) bool { return s.canary.send(nonce) }
-
-// resume continues to watch the targets of an earlier run.
-func (s *sockfail) resume() error {
-	watched, err := s.loaded.WatchedTargets()
+// openSockFail returns the decoder of a stem in the kernel. It continues to watch the targets of an
+// earlier run.
+func openSockFail(env *environment, l *bpf.Loaded) (*sockfail, error) {
+	outcomes, err := l.SockOutcomes()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.targets.resume(watched)
+	env.outcomes = outcomes
+	env.targets.count(outcomes.Of)
+	watched, err := l.WatchedTargets()
+	if err != nil {
+		return nil, err
+	}
+	env.targets.resume(watched)
+	s := newSockFail(env, l)
 	s.firstBy = time.Now().Add(firstLists)
-	return nil
+	return s, nil
 }
 
 // waits reports whether records stay in the ring, where they survive the agent's end, because the
@@ -128,9 +133,12 @@ func (s *sockfail) decode(h *bpf.Header, raw []byte, ev *event.Event) (bool, err
 	}
 	s.fill(r)
 	s.question = question{
-		netns: r.NetNS, pid: r.Opener.PID, src: s.conn.Src, dst: s.conn.Dst, targetNetNS: target.TargetNetNS,
-		started:     s.env.clock.Wall(time.Duration(r.StartNS)),
-		established: s.facts.established, notSent: s.facts.notSent, reset: s.facts.reset,
+		place: place{
+			netns: r.NetNS, targetNetNS: target.TargetNetNS, dst: s.conn.Dst,
+			notSent: s.facts.notSent, reset: s.facts.reset,
+		},
+		pid: r.Opener.PID, src: s.conn.Src, established: s.facts.established,
+		started: s.env.clock.Wall(time.Duration(r.StartNS)),
 	}
 	s.facts.looked = s.prober.look(&s.question)
 	s.judge(&s.facts)
@@ -194,24 +202,16 @@ func (s *sockfail) targetName(name string) string {
 	if name != "" {
 		return name
 	}
-	text, ok := s.destinations[s.conn.Dst]
-	if !ok {
-		if s.destinations == nil || len(s.destinations) >= maxDestinations {
-			s.destinations = map[netip.AddrPort]string{}
-		}
-		text = s.conn.Dst.String()
-		s.destinations[s.conn.Dst] = text
-	}
-	return text
+	return s.destinations.of(s.conn.Dst, maxDestinations, s.conn.Dst.String)
 }
 
 // poll updates the kernel's targets, and finds the connects that never sent a packet.
 func (s *sockfail) poll(ctx context.Context, now time.Time, _ func(*event.Event)) (time.Duration, error) {
-	errs := []error{s.dir.look(ctx)}
+	err := s.dir.look(ctx)
 	if s.waited {
-		return pollTargets, errors.Join(errs...) // the targets must be known when the records are read
+		return pollTargets, err // the targets must be known when the records are read
 	}
-	errs = append(errs, s.targets.reconcile(func(watched bpf.SockTargets) error {
+	err = errors.Join(err, s.targets.reconcile(func(watched bpf.SockTargets) error {
 		s.prober.renew()
 		err := s.canary.open(ctx)
 		s.canary.add(&watched)
@@ -222,11 +222,11 @@ func (s *sockfail) poll(ctx context.Context, now time.Time, _ func(*event.Event)
 		s.notLooked = n
 	}
 	if s.targets.len() == 0 {
-		return pollIdle, errors.Join(errs...)
+		return pollIdle, err
 	}
-	errs = append(errs, s.loaded.CheckFollowers(), s.loaded.SweepNeverSent(hostfs.BootTime()-neverSentAfter))
+	err = errors.Join(err, s.loaded.CheckFollowers(), s.loaded.SweepNeverSent(hostfs.BootTime()-neverSentAfter))
 	s.prober.sample(now, s.targets.list)
-	return pollTargets, errors.Join(errs...)
+	return pollTargets, err
 }
 
 // dropReasons contains the running kernel's reasons for dropping a packet, by number. Numbers
@@ -234,11 +234,11 @@ func (s *sockfail) poll(ctx context.Context, now time.Time, _ func(*event.Event)
 type dropReasons struct {
 	core    map[uint64]string
 	subsys  map[uint64]string
-	unknown map[uint32]string
+	unknown texts[uint32]
 }
 
 func readDropReasons(k *bpf.Kernel) dropReasons {
-	d := dropReasons{unknown: map[uint32]string{}}
+	var d dropReasons
 	if k == nil {
 		return d
 	}
@@ -258,16 +258,10 @@ func (d *dropReasons) name(reason uint32) string {
 	if name, ok := d.core[uint64(reason)]; ok {
 		return name
 	}
-	name, ok := d.unknown[reason]
-	if !ok {
-		if len(d.unknown) >= maxReasons {
-			clear(d.unknown)
-		}
-		name = fmt.Sprintf("reason %d", reason)
+	return d.unknown.of(reason, maxReasons, func() string {
 		if sub, ok := d.subsys[uint64(reason>>16)]; ok && reason>>16 != 0 {
-			name = fmt.Sprintf("%s reason %d", strings.ToLower(strings.TrimPrefix(sub, "SKB_DROP_REASON_SUBSYS_")), reason&0xffff)
+			return fmt.Sprintf("%s reason %d", strings.ToLower(strings.TrimPrefix(sub, "SKB_DROP_REASON_SUBSYS_")), reason&0xffff)
 		}
-		d.unknown[reason] = name
-	}
-	return name
+		return fmt.Sprintf("reason %d", reason)
+	})
 }

@@ -3,6 +3,7 @@ package collector
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"strings"
 	"time"
@@ -52,20 +53,17 @@ type looked struct {
 
 // question is what a lookup needs to know about a failure.
 type question struct {
-	netns       uint32 // of the opener
+	place
 	pid         uint32 // the thread that connected
-	src, dst    netip.AddrPort
-	targetNetNS uint32
+	src         netip.AddrPort
 	started     time.Time
 	established bool
-	notSent     bool
-	reset       bool
 }
 
-// place is the key by which lookups are shared: source namespace, destination and the kind of
-// failure.
+// place is the part of a question by which lookups are shared: source namespace, destination and
+// the kind of failure.
 type place struct {
-	netns, targetNetNS uint32
+	netns, targetNetNS uint32 // the opener's and, if the target declares it, the destination's
 	dst                netip.AddrPort
 	notSent, reset     bool
 }
@@ -115,10 +113,9 @@ func (p *prober) look(q *question) looked {
 		return looked{} // a reset is the verdict, whatever a lookup would find
 	}
 	now := time.Now()
-	at := place{netns: q.netns, targetNetNS: q.targetNetNS, dst: q.dst, notSent: q.notSent, reset: q.reset}
 	// Who accepted an established connection differs for each connection.
 	shared := !q.established
-	if past, ok := p.past.Get(at); ok && shared && now.Sub(past.at) <= sharedFor && q.started.Before(past.at) {
+	if past, ok := p.past.Get(q.place); ok && shared && now.Sub(past.at) <= sharedFor && q.started.Before(past.at) {
 		return past.looked
 	}
 	if !p.take(now) {
@@ -126,7 +123,7 @@ func (p *prober) look(q *question) looked {
 	}
 	l := p.lookNow(q, now.Add(lookLimit))
 	if shared {
-		p.past.Add(at, pastLook{at: now, looked: l})
+		p.past.Add(q.place, pastLook{at: now, looked: l})
 	}
 	return l
 }
@@ -185,4 +182,162 @@ func listeningText(l netlook.Listening) string {
 		return fmt.Sprintf("listens on %s, and %d more", strings.Join(l.At, ", "), l.More)
 	}
 	return "listens on " + strings.Join(l.At, ", ")
+}
+
+const (
+	// homesFor is how long the namespace of an address is cached, while the address is still there:
+	// pods keep theirs for life. noHomeFor is how long it is cached that there is none, because
+	// finding that out takes a search of all namespaces. unknownFor is the pause after a search
+	// that took too long.
+	homesFor   = 30 * time.Second
+	noHomeFor  = 5 * time.Second
+	unknownFor = time.Second
+	maxHomes   = 4096
+)
+
+// home is the namespace where an address was found.
+type home struct {
+	inode uint32 // 0: nowhere, or in several places
+	until time.Time
+}
+
+// renew drops the cached failures to find namespaces or addresses. A new target's namespace is
+// often newer than the cache.
+func (p *prober) renew() {
+	p.namespaces.Forget()
+	for _, addr := range p.homes.Keys() {
+		if h, ok := p.homes.Peek(addr); ok && h.inode == 0 {
+			p.homes.Remove(addr)
+		}
+	}
+}
+
+// home opens the destination's namespace if it is not the opener's: the one that the target
+// declares, else the only one on the node where the address is local. If there is none, the view is
+// nil.
+func (p *prober) home(q *question, end time.Time) (uint32, *netlook.View) {
+	if q.targetNetNS != 0 {
+		if v, err := p.namespaces.Open(q.targetNetNS, 0); err == nil {
+			return q.targetNetNS, v
+		}
+	}
+	addr := q.dst.Addr()
+	if h, ok := p.homes.Get(addr); ok && time.Now().Before(h.until) {
+		if h.inode == 0 {
+			return 0, nil
+		}
+		// The kernel may have reused the number for a new namespace.
+		if v, err := p.namespaces.Open(h.inode, 0); err == nil {
+			has, err := v.Has(addr)
+			if has {
+				return h.inode, v
+			}
+			v.Close()
+			if err != nil {
+				return 0, nil // the kernel would not answer a search either
+			}
+		}
+	}
+	h := p.search(addr, end)
+	p.homes.Add(addr, h)
+	if h.inode != 0 {
+		if v, err := p.namespaces.Open(h.inode, 0); err == nil {
+			return h.inode, v
+		}
+	}
+	return 0, nil
+}
+
+// search finds the only namespace where an address is local.
+func (p *prober) search(addr netip.Addr, end time.Time) home {
+	found := p.namespaces.Home(addr, end)
+	now := time.Now()
+	switch {
+	case !found.Whole:
+		return home{until: now.Add(unknownFor)}
+	case found.Inode == 0:
+		return home{until: now.Add(noHomeFor)}
+	}
+	return home{inode: found.Inode, until: now.Add(homesFor)}
+}
+
+const (
+	// overflowsEvery is how often the counters of the targets' namespaces are read, of at most
+	// maxOverflows of them.
+	overflowsEvery = 5 * time.Second
+	maxOverflows   = 256
+)
+
+// overflowSamples are the last two readings of one namespace's counter, so that one of them
+// precedes any recent connection.
+type overflowSamples struct {
+	last, before     uint64
+	lastAt, beforeAt time.Time
+}
+
+// sample reads the overflow counters of the namespaces that contain targets.
+func (p *prober) sample(now time.Time, targets func() []Target) {
+	if now.Sub(p.overflowsAt) < overflowsEvery {
+		return
+	}
+	p.overflowsAt = now
+	want := map[uint32]bool{}
+	add := func(inode uint32) {
+		if inode != 0 && len(want) < maxOverflows {
+			want[inode] = true
+		}
+	}
+	for _, t := range targets() {
+		add(t.TargetNetNS)
+		if t.Address.IsLoopback() {
+			add(t.NetNS)
+		}
+	}
+	for _, h := range p.homes.Values() {
+		add(h.inode)
+	}
+	maps.DeleteFunc(p.overflows, func(inode uint32, _ *overflowSamples) bool { return !want[inode] })
+	for inode := range want {
+		n, ok := p.readOverflows(inode)
+		if !ok {
+			continue
+		}
+		s := p.overflows[inode]
+		if s == nil {
+			s = &overflowSamples{}
+			p.overflows[inode] = s
+		}
+		s.before, s.beforeAt = s.last, s.lastAt
+		s.last, s.lastAt = n, now
+	}
+}
+
+func (p *prober) readOverflows(inode uint32) (uint64, bool) {
+	pid := p.namespaces.Process(inode)
+	if pid == 0 {
+		return 0, false
+	}
+	n, err := p.fs.ListenOverflows(pid)
+	return n, err == nil
+}
+
+// overflowsSince returns how often an accept queue of the namespace overflowed in a period that
+// begins before started, and its length. It returns 0 if no reading is that old.
+func (p *prober) overflowsSince(inode uint32, started time.Time) (uint64, time.Duration) {
+	s := p.overflows[inode]
+	if s == nil {
+		return 0, 0
+	}
+	base, at := s.last, s.lastAt
+	if at.After(started) {
+		base, at = s.before, s.beforeAt
+	}
+	if at.IsZero() || at.After(started) {
+		return 0, 0
+	}
+	n, ok := p.readOverflows(inode)
+	if !ok || n <= base {
+		return 0, 0
+	}
+	return n - base, time.Since(at)
 }

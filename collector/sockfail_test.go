@@ -219,7 +219,7 @@ func TestSockFailLookRate(t *testing.T) {
 		t.Error("no token after its time")
 	}
 	p.looks = rate.NewLimiter(lookRate, lookBurst)
-	if l := p.look(&question{established: true, reset: true}); l != (looked{}) || p.looks.TokensAt(now) != lookBurst {
+	if l := p.look(&question{place: place{reset: true}, established: true}); l != (looked{}) || p.looks.TokensAt(now) != lookBurst {
 		t.Errorf("looked for what needs no look: %+v", l)
 	}
 }

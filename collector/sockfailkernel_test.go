@@ -48,11 +48,9 @@ func newSockAgent(t *testing.T, targets ...Target) *sockAgent {
 		t.Fatal(err)
 	}
 	env := sockEnvironment(t, k, targets)
-	d, err := newDecoder(env, a.l)
-	if err != nil {
+	if a.s, err = openSockFail(env, a.l); err != nil {
 		t.Fatal(err)
 	}
-	a.s = d.(*sockfail)
 	t.Cleanup(func() {
 		if err := env.close(); err != nil {
 			t.Error(err)

@@ -39,7 +39,7 @@ func TestSockFailLookIsShared(t *testing.T) {
 	target.Listen("10.97.31.2:80", 5)
 	p := newProber(hostfs.New("/"))
 	began := time.Now()
-	first := question{netns: prober.Inode, dst: netip.MustParseAddrPort("10.97.31.2:80"), started: began}
+	first := question{place: place{netns: prober.Inode, dst: netip.MustParseAddrPort("10.97.31.2:80")}, started: began}
 	l := p.look(&first)
 	if !l.route.Known || !l.listener.Present {
 		t.Fatalf("found %+v", l)
@@ -82,7 +82,7 @@ func agePast(p *prober, by time.Duration) {
 func TestSockFailHomeMoved(t *testing.T) {
 	prober, target := netlab.Pair(t)
 	p := newProber(hostfs.New("/"))
-	q := &question{netns: prober.Inode, dst: netip.MustParseAddrPort("10.97.31.2:80")}
+	q := &question{place: place{netns: prober.Inode, dst: netip.MustParseAddrPort("10.97.31.2:80")}}
 	p.homes.Add(q.dst.Addr(), home{inode: prober.Inode, until: time.Now().Add(homesFor)})
 	for range 2 { // found by a search, then kept
 		inode, v := p.home(q, time.Now().Add(await.Within(10*time.Second)))

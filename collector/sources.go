@@ -6,13 +6,39 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/cilium/ebpf/rlimit"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
 )
+
+// Config configures the sources.
+type Config struct {
+	// HostRoot is the folder that contains the host's /proc and /sys: "/", or where a container
+	// mounts the host's root, such as "/host".
+	HostRoot string
+	// PinRoot is the folder on a BPF filesystem that keeps programs and rings across restarts;
+	// empty: nothing is pinned.
+	PinRoot string
+	// HungTaskAfter is how long a task must be blocked to be reported; zero:
+	// the kernel's own hung_task_timeout_secs, or 120 s where that is off.
+	HungTaskAfter time.Duration
+	// Targets are the probe targets to watch, besides those in TargetsDir.
+	Targets []Target
+	// TargetsDir is the folder with files of probe targets, which are read again when they change;
+	// empty: none.
+	TargetsDir string
+	// TargetSources are the sources that will call SetTargets. Targets of an earlier run stay
+	// watched until each source has called.
+	TargetSources []string
+	// NamePod adds the names of a container's pod if the runtime's files lack them. May be nil.
+	NamePod func(*event.Container)
+}
 
 // Sources is everything that an agent collects from on this machine.
 type Sources struct {
@@ -168,4 +194,67 @@ func (s *Sources) Close(detach bool) error {
 		errs = append(errs, s.pins.Close())
 	}
 	return errors.Join(append(errs, s.env.close())...)
+}
+
+// requests are requests to report lasting faults again, each with an Emit of its own. The zero
+// value is ready; it is safe for concurrent use.
+type requests struct {
+	mu    sync.Mutex
+	emits []Emit
+}
+
+func (r *requests) add(emit Emit) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.emits = append(r.emits, emit)
+}
+
+// take returns the requests since the last call.
+func (r *requests) take() []Emit {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	emits := r.emits
+	r.emits = nil
+	return emits
+}
+
+// ReportLasting makes the sources report again, to emit, what they have reported and what still
+// lasts: filesystems that refuse writes, stalled devices, hung tasks. They do so within seconds,
+// while Run runs. It omits what is reported repeatedly anyway, such as gauges and failed
+// connections. It does not block.
+func (s *Sources) ReportLasting(emit Emit) {
+	s.mounts.reportLasting(emit)
+	s.stalls.asked.add(emit)
+	for _, st := range s.stems {
+		if st.decoder.reportLasting != nil {
+			st.decoder.reportLasting(emit)
+		}
+	}
+}
+
+func skipsDesc() *prometheus.Desc {
+	return prometheus.NewDesc("kernosis_program_skips_total",
+		"Runs of a BPF program that the kernel skipped because it was already running on that CPU. Those that lose a record also count in kernosis_records_lost_total; others may lose details of a failure.",
+		[]string{"stem", "program"}, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (s *Sources) Describe(ch chan<- *prometheus.Desc) { ch <- skipsDesc() }
+
+// Collect implements prometheus.Collector.
+func (s *Sources) Collect(ch chan<- prometheus.Metric) {
+	desc := skipsDesc()
+	for _, st := range s.stems {
+		if st.err != nil {
+			continue
+		}
+		skips, err := st.loaded.Skips()
+		if err != nil {
+			st.log.Debug("can't read skipped runs of programs", "error", err)
+			continue
+		}
+		for _, of := range skips {
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(of.Runs), st.name, of.Program)
+		}
+	}
 }

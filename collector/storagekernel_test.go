@@ -52,11 +52,8 @@ func newStorageAgent(t *testing.T, name string) *storageAgent {
 	if s.err != nil {
 		t.Fatal(s.err)
 	}
-	switch name {
-	case bpf.StemDiskIO:
-		s.decoder = newDiskIO(env, s.loaded)
-	case bpf.StemFSError:
-		s.decoder = newFSError(env, s.loaded)
+	if s.decoder, s.err = newDecoder(env, s.loaded); s.err != nil {
+		t.Fatal(s.err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var g sync.WaitGroup

@@ -3,6 +3,7 @@ package collector
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -214,18 +215,15 @@ func labelOf(t *Target) bpf.SockTargetLabel {
 // checkOpeners returns an error if there is no room for the names of all openers once source has
 // these targets.
 func (t *Targets) checkOpeners(source string, targets []Target) error {
+	lists := maps.Clone(t.sources)
+	lists[source] = targets
+	delete(lists, earlierRun)
 	names := map[string]bool{}
-	add := func(list []Target) {
+	for _, list := range lists {
 		for i := range list {
 			for _, name := range list[i].slowOpeners() {
 				names[name] = true
 			}
-		}
-	}
-	add(targets)
-	for other, list := range t.sources {
-		if other != source && other != earlierRun {
-			add(list)
 		}
 	}
 	if len(names) > bpf.MaxSockOpeners {
@@ -265,11 +263,7 @@ func (t *Targets) reconcile(watch func(bpf.SockTargets) error) error {
 func number(sources map[string][]Target, ids map[bpf.SockTargetKey]uint32) (watched bpf.SockTargets, byID map[uint32]Target) {
 	watched.Keys, byID = map[bpf.SockTargetKey]bpf.SockTarget{}, map[uint32]Target{}
 	watched.Labels = map[uint32]bpf.SockTargetLabel{}
-	names := make([]string, 0, len(sources))
-	for name := range sources {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(sources))
 	if i := slices.Index(names, earlierRun); i >= 0 {
 		names = append(slices.Delete(names, i, i+1), earlierRun)
 	}
@@ -332,17 +326,11 @@ func (t *Targets) byRecord(id uint32) (Target, bool) {
 	return target, ok
 }
 
-// list calls fn with each target in force.
-func (t *Targets) list(fn func(Target)) {
+// list returns the targets in force.
+func (t *Targets) list() []Target {
 	t.mu.Lock()
-	targets := make([]Target, 0, len(t.byID))
-	for _, target := range t.byID {
-		targets = append(targets, target)
-	}
-	t.mu.Unlock()
-	for _, target := range targets {
-		fn(target)
-	}
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Values(t.byID))
 }
 
 // len returns how many targets are watched, or will be.
@@ -350,4 +338,62 @@ func (t *Targets) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.total + len(t.sources[earlierRun])
+}
+
+// TargetOutcome counts the connections to a target that have ended.
+type TargetOutcome struct {
+	Target Target
+	// Succeeded and Failed count connections since the target is watched, by whichever source was
+	// first. They survive a restart of the agent if no time passes without one. A connection whose
+	// first SYN was not answered and that succeeded later counts in both. If there are more than
+	// 8192 connections at a time, some are missed.
+	Succeeded, Failed uint64
+	// Started is when the latest of them was opened, zero if there is none. Took is the time until
+	// it failed or the first side closed it. RTT is the smoothed round trip, zero if it was never
+	// established.
+	Started   time.Time
+	Took, RTT time.Duration
+}
+
+// count sets the function that reads outcomes from a running stem; nil: there is none.
+func (t *Targets) count(read func(id uint32) (bpf.SockOutcome, bool, error)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.outcomes = read
+}
+
+// errNotCounted: no program counts connections.
+var errNotCounted = errors.New("can't detect connections to targets")
+
+// outcomesOf returns the outcomes of one source's targets, in its order. Targets that are not in
+// force yet have none. wall converts a time since boot into wall clock time.
+func (t *Targets) outcomesOf(source string, wall func(time.Duration) time.Time) ([]TargetOutcome, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.outcomes == nil {
+		return nil, errNotCounted
+	}
+	targets := t.sources[source]
+	out := make([]TargetOutcome, len(targets))
+	for i, target := range targets {
+		out[i].Target = target
+		id, inForce := t.byKey[target.key()]
+		if !inForce {
+			continue
+		}
+		o, watched, err := t.outcomes(id)
+		if err != nil {
+			return nil, err
+		}
+		if !watched {
+			continue
+		}
+		out[i].Succeeded, out[i].Failed = o.Succeeded, o.Failed
+		if o.StartNS > 0 {
+			out[i].Started = wall(time.Duration(o.StartNS))
+		}
+		out[i].Took = time.Duration(o.TookNS)
+		out[i].RTT = time.Duration(o.RTTMicros) * time.Microsecond
+	}
+	return out, nil
 }

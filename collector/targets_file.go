@@ -68,10 +68,7 @@ func parseTargets(name string, data []byte) ([]Target, error) {
 		}
 		targets = append(targets, target)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return targets, nil
+	return targets, errors.Join(errs...)
 }
 
 func parseTarget(node *yaml.Node) (Target, error) {
@@ -145,7 +142,6 @@ func (d *targetDir) look(ctx context.Context) error {
 				d.read()
 				return nil
 			}
-			continue
 		case err, ok := <-d.watcher.Errors:
 			if !ok {
 				return nil
@@ -153,15 +149,13 @@ func (d *targetDir) look(ctx context.Context) error {
 			// The queue has overflowed: some change was not reported.
 			d.log.Warn("can't watch targets", "dir", d.path, "error", err)
 			changed = true
-			continue
 		default:
+			if changed {
+				d.read()
+			}
+			return nil
 		}
-		break
 	}
-	if changed {
-		d.read()
-	}
-	return nil
 }
 
 func (d *targetDir) watch(ctx context.Context) error {
