@@ -66,7 +66,7 @@ func TestAdoptedLinksAreOnTheRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	lk, err := link.AttachCgroup(link.CgroupOptions{Path: testGroup(t, root.Name()), Attach: ebpf.AttachCGroupInet4Connect, Program: first.Program(SockfailProgConnect4Cg)})
+	lk, err := link.AttachCgroup(link.CgroupOptions{Path: testGroup(t, root.Name()), Attach: ebpf.AttachCGroupInet4Connect, Program: first.programs[SockfailProgConnect4Cg]})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -311,17 +311,9 @@ func (l *Loaded) Detach(hookName string) error {
 func (l *Loaded) hopeless(hookName string) bool {
 	l.reportsMu.Lock()
 	defer l.reportsMu.Unlock()
-	tried := false
-	for _, r := range l.reports {
-		if r.Hook != hookName {
-			continue
-		}
-		if r.State != Absent && r.State != Forbidden {
-			return false
-		}
-		tried = true
-	}
-	return tried
+	tried := func(r VariantReport) bool { return r.Hook == hookName }
+	mayWork := func(r VariantReport) bool { return tried(r) && r.State != Absent && r.State != Forbidden }
+	return slices.ContainsFunc(l.reports, tried) && !slices.ContainsFunc(l.reports, mayWork)
 }
 
 func (l *Loaded) hook(name string) (hook, error) {
@@ -336,11 +328,5 @@ func (l *Loaded) hook(name string) (hook, error) {
 func (l *Loaded) dropReports(hookName string) {
 	l.reportsMu.Lock()
 	defer l.reportsMu.Unlock()
-	kept := l.reports[:0]
-	for _, r := range l.reports {
-		if r.Hook != hookName {
-			kept = append(kept, r)
-		}
-	}
-	l.reports = kept
+	l.reports = slices.DeleteFunc(l.reports, func(r VariantReport) bool { return r.Hook == hookName })
 }

@@ -189,7 +189,7 @@ func benchmarkFault(b *testing.B, l *Loaded, drainEvery int, fault func() error)
 		}
 		records += n
 	}
-	measure(b, l.Programs(), func() int {
+	measure(b, l.programs, func() int {
 		for b.Loop() {
 			if err := fault(); err != nil {
 				b.Fatal(err)
@@ -463,7 +463,7 @@ func BenchmarkNetwork(b *testing.B) {
 				switch {
 				case c.load:
 					l = benchStem(b, sockfail())
-					programs = l.Programs()
+					programs = l.programs
 				case c.name == "empty program":
 					empty, _ := emptyProgram(b, "inet_sock_set_state")
 					programs = map[string]*ebpf.Program{"empty": empty}
@@ -534,7 +534,7 @@ func BenchmarkRing(b *testing.B) {
 		l := benchStem(b, oomkill())
 		// Without a victim: the record is as large as any other.
 		for range 600 { // it has room for 660
-			if _, err := l.Program(OomkillProgVictimRaw).Run(&ebpf.RunOptions{Context: make([]byte, 16)}); err != nil {
+			if _, err := l.programs[OomkillProgVictimRaw].Run(&ebpf.RunOptions{Context: make([]byte, 16)}); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -123,7 +123,7 @@ func TestOOMKillWithoutMemoryGroups(t *testing.T) {
 	}
 	defer coll.Close()
 	var records []OOMKill
-	for _, p := range []*ebpf.Program{l.Program(OomkillProgVictimRaw), coll.Programs[OomkillProgVictimRaw]} {
+	for _, p := range []*ebpf.Program{l.programs[OomkillProgVictimRaw], coll.Programs[OomkillProgVictimRaw]} {
 		if _, err := p.Run(&ebpf.RunOptions{Context: make([]byte, 16)}); err != nil {
 			t.Fatal(err)
 		}

@@ -181,14 +181,13 @@ const stormKindOld = 10 * time.Minute
 // earlier one that left its pins. When the map is half full, it deletes old kinds whose errors are
 // all reported. now is the time since boot.
 func (l *Loaded) UnrecordedDiskErrors(now time.Duration) ([]DiskErrors, error) {
+	all, err := contents[DiskErrorKind, diskStorm](l.maps[mapStorms])
+	if err != nil {
+		return nil, fmt.Errorf("read storms of disk errors: %w", err)
+	}
 	var out []DiskErrors
 	var old []DiskErrorKind
-	var kind DiskErrorKind
-	var storm diskStorm
-	kinds := uint32(0)
-	all := l.maps[mapStorms].Iterate()
-	for all.Next(&kind, &storm) {
-		kinds++
+	for kind, storm := range all {
 		reported, err := reportedStorm(l.maps[mapStormsReported], &kind)
 		if err != nil {
 			return out, err
@@ -199,10 +198,7 @@ func (l *Loaded) UnrecordedDiskErrors(now time.Duration) ([]DiskErrors, error) {
 			old = append(old, kind)
 		}
 	}
-	if err := all.Err(); err != nil {
-		return out, fmt.Errorf("read storms of disk errors: %w", err)
-	}
-	if kinds < l.maps[mapStorms].MaxEntries()/2 {
+	if len(all) < int(l.maps[mapStorms].MaxEntries()/2) {
 		return out, nil
 	}
 	for i := range old {

@@ -137,17 +137,17 @@ func withStatistics(t *testing.T, l *Loaded, fn func()) (runs map[string]uint64)
 	}
 	before := map[string]cost{}
 	read := func(name string) cost {
-		s, err := l.Program(name).Stats()
+		s, err := l.programs[name].Stats()
 		if err != nil {
 			t.Fatal(err)
 		}
 		return cost{s.RunCount, int64(s.Runtime)}
 	}
-	for name := range l.Programs() {
+	for name := range l.programs {
 		before[name] = read(name)
 	}
 	fn()
-	for name := range l.Programs() {
+	for name := range l.programs {
 		c := read(name)
 		if n := c.count - before[name].count; n > 0 {
 			t.Logf("%s: %d runs, %d ns each", name, n, (c.ns-before[name].ns)/int64(n))
@@ -511,7 +511,7 @@ func benchmarkSuccess(b *testing.B, s Stem, program string, disk func(testing.TB
 		b.Fatal(err)
 	}
 	defer stats.Close()
-	before, err := l.Program(program).Stats()
+	before, err := l.programs[program].Stats()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -520,7 +520,7 @@ func benchmarkSuccess(b *testing.B, s Stem, program string, disk func(testing.TB
 			b.Fatal(err)
 		}
 	}
-	after, err := l.Program(program).Stats()
+	after, err := l.programs[program].Stats()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -600,11 +600,11 @@ func countsOnlyNewErrors(t *testing.T, l *Loaded, reported DiskErrors, counted f
 // cgroups and so make new kinds. Unreported kinds stay.
 func TestDiskErrorKindsAreForgotten(t *testing.T) {
 	l := openStem(t, diskio(), testKernel(t), nil)
-	storms := l.Map(mapStorms)
+	storms := l.maps[mapStorms]
 	put := func(issuer, began, more, reported uint64) DiskErrorKind {
 		t.Helper()
 		kind := DiskErrorKind{Issuer: issuer}
-		if err := errors.Join(storms.Put(&kind, &diskStorm{Began: began, More: more}), l.Map(mapStormsReported).Put(&kind, reported)); err != nil {
+		if err := errors.Join(storms.Put(&kind, &diskStorm{Began: began, More: more}), l.maps[mapStormsReported].Put(&kind, reported)); err != nil {
 			t.Fatal(err)
 		}
 		return kind
@@ -622,7 +622,7 @@ func TestDiskErrorKindsAreForgotten(t *testing.T) {
 	for name, storm := range map[string]any{mapStorms: new(diskStorm), mapStormsReported: new(uint64)} {
 		var kind DiskErrorKind
 		var left []DiskErrorKind
-		it := l.Map(name).Iterate()
+		it := l.maps[name].Iterate()
 		for it.Next(&kind, storm) {
 			if kind.Dev == 0 { // else of another test
 				left = append(left, kind)

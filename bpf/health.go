@@ -41,7 +41,7 @@ type Losses struct {
 }
 
 // RingFull returns how many records found the ring full since the ring was created.
-func (l *Loaded) RingFull() (uint64, error) { return l.lostElement(lostRingFull) }
+func (l *Loaded) RingFull() (uint64, error) { return lostElement(l.maps[mapLost], lostRingFull) }
 
 // Skips counts the runs of one program that the kernel skipped since it was loaded.
 type Skips struct {
@@ -98,20 +98,11 @@ func (l *Loaded) harmless(program string, serves func(hook, program string) bool
 // one that left its pins.
 func (l *Loaded) Losses() (Losses, error) {
 	out := Losses{Unread: l.unread}
-	ringFull, err := l.RingFull()
-	if err != nil {
-		return out, err
-	}
-	skipped, err := l.Skipped()
-	if err != nil {
-		return out, err
-	}
-	reportedFull, err := l.lostElement(reportedRingFull)
-	if err != nil {
-		return out, err
-	}
-	reportedSkip, err := l.lostElement(reportedSkipped)
-	if err != nil {
+	ringFull, errFull := l.RingFull()
+	skipped, errSkipped := l.Skipped()
+	reportedFull, errReportedFull := lostElement(l.maps[mapLost], reportedRingFull)
+	reportedSkip, errReportedSkip := lostElement(l.maps[mapLost], reportedSkipped)
+	if err := errors.Join(errFull, errSkipped, errReportedFull, errReportedSkip); err != nil {
 		return out, err
 	}
 	out.RingFull, out.Skipped = unreported(ringFull, reportedFull), unreported(skipped, reportedSkip)
@@ -136,11 +127,11 @@ func (l *Loaded) forgetSkips() error {
 	if err != nil {
 		return err
 	}
-	reported, err := l.lostElement(reportedSkipped)
+	reported, err := lostElement(l.maps[mapLost], reportedSkipped)
 	if err != nil || skipped-reported <= math.MaxInt64 {
 		return err // it may be negative
 	}
-	return l.noteLost(reportedSkipped, 0)
+	return noteLost(l.maps[mapLost], reportedSkipped, 0)
 }
 
 // ReportedLosses records that these losses were reported. If the agent is killed before, they are
@@ -153,32 +144,18 @@ func (l *Loaded) ReportedLosses(reported Losses) error {
 // raiseNote adds to the reported count. It never sets the count to the total, which is lower while
 // a program counts as harmless, see [unreported].
 func (l *Loaded) raiseNote(note uint32, by uint64) error {
-	reported, err := l.lostElement(note)
+	reported, err := lostElement(l.maps[mapLost], note)
 	if err != nil || by == 0 {
 		return err
 	}
-	return l.noteLost(note, reported+by)
+	return noteLost(l.maps[mapLost], note, reported+by)
 }
 
-func (l *Loaded) lostElement(i uint32) (uint64, error) {
-	n, err := lostElement(l.maps[mapLost], i)
-	if err != nil {
-		return 0, fmt.Errorf("read losses of %s: %w", l.Stem, err)
-	}
-	return n, nil
-}
-
-func (l *Loaded) noteLost(i uint32, total uint64) error {
-	if err := noteLost(l.maps[mapLost], i, total); err != nil {
-		return fmt.Errorf("record losses of %s: %w", l.Stem, err)
-	}
-	return nil
-}
-
+// lostElement returns the sum of an element of the map "lost" over all CPUs.
 func lostElement(m *ebpf.Map, i uint32) (sum uint64, err error) {
 	var perCPU []uint64
 	if err := m.Lookup(i, &perCPU); err != nil {
-		return 0, err
+		return 0, fmt.Errorf("read losses: %w", err)
 	}
 	for _, n := range perCPU {
 		sum += n
@@ -194,7 +171,10 @@ func noteLost(m *ebpf.Map, i uint32, total uint64) error {
 	}
 	perCPU := make([]uint64, cpus)
 	perCPU[0] = total
-	return m.Put(i, perCPU)
+	if err := m.Put(i, perCPU); err != nil {
+		return fmt.Errorf("record losses: %w", err)
+	}
+	return nil
 }
 
 // CheckLinks verifies that the kernel still has every link of the stem.

@@ -84,7 +84,7 @@ func TestSkipsOfProgramsThatAreGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reported, err := second.lostElement(reportedSkipped); err != nil || reported > skipped {
+	if reported, err := lostElement(second.maps[mapLost], reportedSkipped); err != nil || reported > skipped {
 		t.Errorf("%d of %d skipped runs are reported already: %v", reported, skipped, err)
 	}
 }
@@ -96,7 +96,7 @@ func TestSkipsOfProgramsThatAreGone(t *testing.T) {
 func TestReportedSkipsAreNotReportedAgain(t *testing.T) {
 	l := openStem(t, oomkill(), testKernel(t), nil)
 	const before = 1000
-	if err := l.noteLost(reportedSkipped, before); err != nil {
+	if err := noteLost(l.maps[mapLost], reportedSkipped, before); err != nil {
 		t.Fatal(err)
 	}
 	overflow(t, l)
@@ -107,7 +107,7 @@ func TestReportedSkipsAreNotReportedAgain(t *testing.T) {
 	if err := l.ReportedLosses(lost); err != nil {
 		t.Fatal(err)
 	}
-	if reported, err := l.lostElement(reportedSkipped); err != nil || reported != before {
+	if reported, err := lostElement(l.maps[mapLost], reportedSkipped); err != nil || reported != before {
 		t.Errorf("%d skipped runs are reported, want %d: %v", reported, before, err)
 	}
 	if lost := losses(t, l); lost.RingFull != 0 {

@@ -177,9 +177,9 @@ func NewTaskWalk(l *Loaded) (*TaskWalk, error) {
 		return nil, fmt.Errorf("walk tasks: %w", err)
 	}
 	w := &TaskWalk{
-		program:  l.Program(HungtaskProgPollTasks),
-		blocked:  l.Map(HungtaskMapBlocked),
-		settings: l.Map(HungtaskMapSettings),
+		program:  l.programs[HungtaskProgPollTasks],
+		blocked:  l.maps[HungtaskMapBlocked],
+		settings: l.maps[HungtaskMapSettings],
 		settled:  l.Settled,
 	}
 	// Settings of an earlier run: the generation continues from there.

@@ -402,7 +402,7 @@ func TestHungTaskByKhungtaskd(t *testing.T) {
 		t.Errorf("stack %q has no pipe_write", names)
 	}
 	fired := func() uint64 {
-		s, err := r.l.Program(HungtaskProgHangBtf).Stats()
+		s, err := r.l.programs[HungtaskProgHangBtf].Stats()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -416,7 +416,7 @@ func TestHungTaskByKhungtaskd(t *testing.T) {
 	if left := r.look(); left.Reported < 1 {
 		t.Errorf("a walk left %+v, want a reported task", left)
 	}
-	s, _ := r.l.Program(HungtaskProgHangBtf).Stats()
+	s, _ := r.l.programs[HungtaskProgHangBtf].Stats()
 	t.Logf("hang_btf: %d runs, %s each", s.RunCount, s.Runtime/time.Duration(s.RunCount))
 }
 
@@ -919,7 +919,7 @@ func BenchmarkTaskWalk(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	s, err := l.Program(HungtaskProgPollTasks).Stats()
+	s, err := l.programs[HungtaskProgPollTasks].Stats()
 	if err != nil {
 		b.Fatal(err)
 	}

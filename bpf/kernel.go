@@ -3,6 +3,7 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf/btf"
@@ -77,12 +78,7 @@ func (k *Kernel) HasField(structName, field string) bool {
 	if k.typeByName(structName, &s) != nil {
 		return false
 	}
-	for _, m := range s.Members {
-		if m.Name == field {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Members, func(m btf.Member) bool { return m.Name == field })
 }
 
 // EnumNames returns the names of an enum's values, such as the kernel's drop

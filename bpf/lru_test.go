@@ -25,9 +25,9 @@ func TestLRUMapsKeepWhatTheyDeclare(t *testing.T) {
 			t.Run(s.Name+"/"+name, func(t *testing.T) {
 				l := openStem(t, s, k, nil)
 				n, kept := int(declared.MaxEntries), 0
-				keys := fillFromAllCPUs(t, l.Map(name), n)
+				keys := fillFromAllCPUs(t, l.maps[name], n)
 				for _, key := range keys {
-					v, err := l.Map(name).LookupBytes(key) // nil: not there
+					v, err := l.maps[name].LookupBytes(key) // nil: not there
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -68,11 +68,11 @@ func OpenPinRoot(path string) (*PinRoot, error) {
 // returns nil if it would succeed, as far as that can be checked.
 func CheckPinRoot(path string) error {
 	dir := filepath.Dir(path)
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("stat %s: %w", dir, err)
+	is, err := isBPFFS(dir)
+	if err != nil {
+		return err
 	}
-	if st.Type != unix.BPF_FS_MAGIC {
+	if !is {
 		return fmt.Errorf("%s is not a BPF filesystem", dir)
 	}
 	if err := unix.Access(dir, unix.W_OK); err != nil {
@@ -101,20 +101,21 @@ func (r *PinRoot) Remove() error {
 
 // versions returns the ids pinned for a stem.
 func (r *PinRoot) versions(stem string) ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(r.path, stem))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	names, err := r.list(stem, "")
+	return slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, statePrefix) }), err
+}
+
+// list returns the names of what is pinned in a folder of a stem.
+func (r *PinRoot) list(stem, name string) ([]string, error) {
+	entries, err := os.ReadDir(r.dir(stem, name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list pins of %s: %w", stem, err)
 	}
-	ids := make([]string, 0, len(entries))
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), statePrefix) {
-			ids = append(ids, e.Name())
-		}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
 	}
-	return ids, nil
+	return names, nil
 }
 
 // staleStates returns the shared map folders of a stem that belong to other layouts.
@@ -129,19 +130,10 @@ func (r *PinRoot) staleStates(stem, layout string) ([]string, error) {
 
 const statePrefix = "state_"
 
-// has reports whether anything is pinned in a folder of a stem.
-func (r *PinRoot) has(stem, name string) (bool, error) {
-	entries, err := os.ReadDir(r.dir(stem, name))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("list pins of %s: %w", stem, err)
-	}
-	return len(entries) > 0, nil
-}
-
 // setAside renames a stem's folder and returns its new name, which keeps the prefix. It returns ""
 // if nothing is pinned there.
 func (r *PinRoot) setAside(stem, prefix, name string) (string, error) {
-	if has, err := r.has(stem, prefix+name); !has {
+	if pinned, err := r.list(stem, prefix+name); len(pinned) == 0 {
 		return "", err
 	}
 	for n := 0; ; n++ {
@@ -190,15 +182,19 @@ func pinnedLinks(dir string) (map[string]map[string]string, error) {
 	return links, nil
 }
 
+func isBPFFS(dir string) (bool, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return false, fmt.Errorf("stat %s: %w", dir, err)
+	}
+	return st.Type == unix.BPF_FS_MAGIC, nil
+}
+
 // ensureBPFFS mounts a BPF filesystem if there is none, as other users of pinned objects (systemd,
 // cilium) do.
 func ensureBPFFS(dir string) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("stat %s: %w", dir, err)
-	}
-	if st.Type == unix.BPF_FS_MAGIC {
-		return nil
+	if is, err := isBPFFS(dir); is || err != nil {
+		return err
 	}
 	if dir != "/sys/fs/bpf" {
 		return fmt.Errorf("%s is not on a BPF filesystem", dir)

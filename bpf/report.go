@@ -63,9 +63,8 @@ func Fallbacks(reports []VariantReport) []string {
 func classify(err error, othersWork bool) State {
 	switch {
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, btf.ErrNotFound),
-		errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH), errors.Is(err, unix.EOPNOTSUPP):
-		return Absent
-	case errors.Is(err, errAbsent):
+		errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH), errors.Is(err, unix.EOPNOTSUPP),
+		errors.Is(err, errAbsent):
 		return Absent
 	case errors.Is(err, errForbidden):
 		return Forbidden

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/cilium/ebpf"
 )
@@ -89,10 +90,7 @@ func (l *Loaded) CheckFollowers() error {
 func (l *Loaded) serves(hookName, program string) bool {
 	l.reportsMu.Lock()
 	defer l.reportsMu.Unlock()
-	for _, r := range l.reports {
-		if r.Hook == hookName && r.Program == program && (r.State == Attached || r.State == Adopted) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.reports, func(r VariantReport) bool {
+		return r.Hook == hookName && r.Program == program && (r.State == Attached || r.State == Adopted)
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net/netip"
 	"path/filepath"
 	"structs"
@@ -161,9 +162,9 @@ func (l *Loaded) WatchTargets(want SockTargets) error {
 		k.NetNS = SockTargetAnySide
 		all[k] = SockTarget{} // shared by targets of several namespaces; programs only look it up
 	}
-	now := &SockConfig{}
-	if err := config.Lookup(uint32(0), now); err != nil {
-		return fmt.Errorf("read watched classes: %w", err)
+	before, err := l.sockConfig()
+	if err != nil {
+		return err
 	}
 	stale, moved, err := staleTargets(targets, all)
 	if err != nil {
@@ -172,6 +173,7 @@ func (l *Loaded) WatchTargets(want SockTargets) error {
 	// A caller that finds its key in targets (WatchedBy) may rely on it: by then the classes are in
 	// use, packets are watched, and outcomes are counted.
 	var errs []error
+	now := &before
 	setConfig := func(c *SockConfig) {
 		if *c == *now {
 			return
@@ -210,30 +212,17 @@ func (l *Loaded) WatchTargets(want SockTargets) error {
 
 // WatchedTargets returns the targets last passed to [Loaded.WatchTargets], even by an earlier run.
 func (l *Loaded) WatchedTargets() (SockTargets, error) {
-	all := SockTargets{Keys: map[SockTargetKey]SockTarget{}, Labels: map[uint32]SockTargetLabel{}}
-	var key SockTargetKey
-	var target SockTarget
-	it := l.maps[SockfailMapTargets].Iterate()
-	for it.Next(&key, &target) {
-		if key.NetNS != SockTargetAnySide {
-			all.Keys[key] = target
-		}
+	config, err := l.sockConfig()
+	if err != nil {
+		return SockTargets{}, err
 	}
-	if err := it.Err(); err != nil {
+	var all SockTargets
+	if all.Keys, err = contents[SockTargetKey, SockTarget](l.maps[SockfailMapTargets]); err != nil {
 		return SockTargets{}, fmt.Errorf("list watched targets: %w", err)
 	}
-	var id uint32
-	var label SockTargetLabel
-	it = l.maps[SockfailMapLabels].Iterate()
-	for it.Next(&id, &label) {
-		all.Labels[id] = label
-	}
-	if err := it.Err(); err != nil {
+	maps.DeleteFunc(all.Keys, func(k SockTargetKey, _ SockTarget) bool { return k.NetNS == SockTargetAnySide })
+	if all.Labels, err = contents[uint32, SockTargetLabel](l.maps[SockfailMapLabels]); err != nil {
 		return SockTargets{}, fmt.Errorf("list labels of targets: %w", err)
-	}
-	var config SockConfig
-	if err := l.maps[SockfailMapConfig].Lookup(uint32(0), &config); err != nil {
-		return SockTargets{}, fmt.Errorf("read watched classes: %w", err)
 	}
 	for _, name := range config.Openers {
 		if name[0] == 0 {
@@ -246,45 +235,26 @@ func (l *Loaded) WatchedTargets() (SockTargets, error) {
 
 // label stores exactly these labels and deletes others.
 func (l *Loaded) label(labels map[uint32]SockTargetLabel) error {
-	m := l.maps[SockfailMapLabels]
-	var id uint32
-	var label SockTargetLabel
-	var gone []uint32
-	kept := make(map[uint32]bool, len(labels))
-	it := m.Iterate()
-	for it.Next(&id, &label) {
-		want, ok := labels[id]
-		if kept[id] = ok && want == label; !ok {
-			gone = append(gone, id)
-		}
+	keep := func(_ uint32, has, want SockTargetLabel) bool { return has == want }
+	if err := replace(l.maps[SockfailMapLabels], labels, keep); err != nil {
+		return fmt.Errorf("label targets: %w", err)
 	}
-	if err := it.Err(); err != nil {
-		return fmt.Errorf("list labels of targets: %w", err)
+	return nil
+}
+
+// sockConfig returns the programs' configuration, which an earlier run may have written.
+func (l *Loaded) sockConfig() (SockConfig, error) {
+	var c SockConfig
+	if err := l.maps[SockfailMapConfig].Lookup(uint32(0), &c); err != nil {
+		return c, fmt.Errorf("read watched classes: %w", err)
 	}
-	var errs []error
-	for _, id := range gone {
-		if err := m.Delete(id); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			errs = append(errs, fmt.Errorf("forget label of target: %w", err))
-		}
-	}
-	for id, label := range labels {
-		if kept[id] {
-			continue
-		}
-		if err := m.Put(id, &label); err != nil {
-			errs = append(errs, fmt.Errorf("label target: %w", err))
-		}
-	}
-	return errors.Join(errs...)
+	return c, nil
 }
 
 // watchesTargets reports whether there are targets, including those of an earlier run.
 func (l *Loaded) watchesTargets() (bool, error) {
-	var c SockConfig
-	if err := l.maps[SockfailMapConfig].Lookup(uint32(0), &c); err != nil {
-		return false, fmt.Errorf("read watched classes: %w", err)
-	}
-	return c.Classes != 0, nil
+	c, err := l.sockConfig()
+	return c.Classes != 0, err
 }
 
 // attachForTargets attaches what is needed while there are targets. Optional hooks that fail only
@@ -306,11 +276,12 @@ func (l *Loaded) attachForTargets() error {
 // wanted or wanted with another ID (moved); keys for packets have none of their own. It deletes from
 // want the keys that m already has with the same value.
 func staleTargets(m *ebpf.Map, want map[SockTargetKey]SockTarget) (stale []SockTargetKey, moved map[uint32]bool, err error) {
+	has, err := contents[SockTargetKey, SockTarget](m)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list watched targets: %w", err)
+	}
 	moved = map[uint32]bool{}
-	var k SockTargetKey
-	var v SockTarget
-	it := m.Iterate()
-	for it.Next(&k, &v) {
+	for k, v := range has {
 		w, ok := want[k]
 		if !ok {
 			stale = append(stale, k)
@@ -321,9 +292,6 @@ func staleTargets(m *ebpf.Map, want map[SockTargetKey]SockTarget) (stale []SockT
 		if (!ok || w.ID != v.ID) && k.NetNS != SockTargetAnySide {
 			moved[v.ID] = true // and may be reused for another target
 		}
-	}
-	if err := it.Err(); err != nil {
-		return nil, nil, fmt.Errorf("list watched targets: %w", err)
 	}
 	return stale, moved, nil
 }
@@ -372,4 +340,62 @@ func watchedIn(pin string, netns uint32, addr netip.AddrPort) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// SockOutcome is struct target_outcome: counts of the connections to a target that have ended, and
+// data of the latest of them.
+type SockOutcome struct {
+	_         structs.HostLayout
+	Succeeded uint64
+	Failed    uint64
+	StartNS   uint64 // when the latest one called connect(), since boot
+	TookNS    uint64
+	RTTMicros uint32 // smoothed; 0: never established
+	Pad       uint32
+}
+
+// SockOutcomes reads outcomes by target ID. It is safe for concurrent use, also while its stem runs
+// or is closed.
+type SockOutcomes struct {
+	m *ebpf.Map
+}
+
+// SockOutcomes returns the outcomes of the watched targets. The caller must close it.
+func (l *Loaded) SockOutcomes() (*SockOutcomes, error) {
+	// A descriptor of its own: the stem's may be closed while this one is read.
+	m, err := l.maps[SockfailMapOutcomes].Clone()
+	if err != nil {
+		return nil, fmt.Errorf("outcomes of targets: %w", err)
+	}
+	return &SockOutcomes{m: m}, nil
+}
+
+// Of returns the outcome since the target is watched, and false if it is not watched.
+func (o *SockOutcomes) Of(id uint32) (SockOutcome, bool, error) {
+	var out SockOutcome
+	err := o.m.Lookup(id, &out)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return SockOutcome{}, false, nil
+	}
+	if err != nil {
+		return SockOutcome{}, false, fmt.Errorf("outcome of target %d: %w", id, err)
+	}
+	return out, true, nil
+}
+
+// Close closes the descriptor. It must be the last call.
+func (o *SockOutcomes) Close() error { return o.m.Close() }
+
+// countOutcomes counts outcomes for exactly these targets. Those that are new, or whose ID belonged
+// to another target (moved), start at 0.
+func (l *Loaded) countOutcomes(ids, moved map[uint32]bool) error {
+	zero := make(map[uint32]SockOutcome, len(ids))
+	for id := range ids {
+		zero[id] = SockOutcome{}
+	}
+	keep := func(id uint32, _, _ SockOutcome) bool { return !moved[id] }
+	if err := replace(l.maps[SockfailMapOutcomes], zero, keep); err != nil {
+		return fmt.Errorf("count outcomes: %w", err)
+	}
+	return nil
 }

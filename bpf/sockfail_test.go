@@ -627,7 +627,7 @@ func TestSockFailCost(t *testing.T) {
 			for range 500 {
 				n.dial(t, at, nil)
 			}
-			for name, p := range l.Programs() {
+			for name, p := range l.programs {
 				s, err := p.Stats()
 				if err != nil {
 					t.Fatal(err)

@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 )
@@ -100,17 +102,17 @@ func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 // storeCut stores this build's cut, unless an earlier run has stored it, and returns it. If no other
 // build's records are to be read, there is none: it returns 0.
 func (l *Loaded) storeCut(needed bool) (uint64, error) {
-	cut, err := l.lostElement(cutAt)
+	cut, err := lostElement(l.maps[mapLost], cutAt)
 	switch {
 	case err != nil:
 		return 0, err
 	case !needed && cut == notYet:
-		return 0, l.noteLost(cutAt, 0)
+		return 0, noteLost(l.maps[mapLost], cutAt, 0)
 	case !needed:
 		return 0, nil
 	case cut == 0 || cut == notYet:
 		cut = bootNow()
-		return cut, l.noteLost(cutAt, cut)
+		return cut, noteLost(l.maps[mapLost], cutAt, cut)
 	}
 	return cut, nil
 }
@@ -171,7 +173,7 @@ func (l *Loaded) Drain(handle func(raw []byte)) (int, error) {
 	n := 0
 	drain := func(r *Ring, from, until uint64) {
 		n += l.drain(r, func(raw []byte) {
-			if h, err := view[Header](raw); err != nil || from <= h.BootNS && h.BootNS < until {
+			if h, err := View[Header](raw); err != nil || from <= h.BootNS && h.BootNS < until {
 				handle(raw)
 			}
 		})
@@ -183,7 +185,7 @@ func (l *Loaded) Drain(handle func(raw []byte)) (int, error) {
 	l.predecessor = nil
 	err := errors.Join(p.remove(), p.close())
 	if err == nil && p.since != 0 {
-		err = l.noteLost(cutAt, 0)
+		err = noteLost(l.maps[mapLost], cutAt, 0)
 	}
 	return n, err
 }
@@ -242,4 +244,130 @@ func (p *predecessor) close() error {
 		errs = append(errs, r.Close(), r.m.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// takeCounts takes over what another build lost or counted but did not report, from that build's
+// pin folder. It subtracts this from what this build's notes call reported, and marks it all as
+// reported in the other build's. If the agent is killed in between, it is taken over twice rather
+// than never. links are the other build's links.
+func (l *Loaded) takeCounts(dir string, links map[string]map[string]string) error {
+	lost, err := l.foreignMap(dir, mapLost)
+	if lost == nil {
+		return err
+	}
+	defer lost.Close()
+	full, err := lostElement(lost, lostRingFull)
+	if err == nil {
+		err = l.takeLosses(lost, reportedRingFull, full)
+	}
+	skipped, skipErr := l.foreignSkips(dir, links)
+	if skipErr == nil {
+		skipErr = l.takeLosses(lost, reportedSkipped, skipped)
+	}
+	if l.stem.takeCounts != nil {
+		err = errors.Join(err, l.stem.takeCounts(l, dir))
+	}
+	return errors.Join(err, skipErr)
+}
+
+// takeLosses takes over the part of a total that the other build has not reported.
+func (l *Loaded) takeLosses(from *ebpf.Map, note uint32, total uint64) error {
+	reported, err := lostElement(from, note)
+	if err != nil {
+		return err
+	}
+	own, err := lostElement(l.maps[mapLost], note)
+	if err != nil {
+		return err
+	}
+	n := unreported(total, reported)
+	if n == 0 {
+		return nil
+	}
+	return errors.Join(noteLost(l.maps[mapLost], note, own-n), noteLost(from, note, total))
+}
+
+// foreignSkips returns [Loaded.Skipped] of another build.
+func (l *Loaded) foreignSkips(dir string, links map[string]map[string]string) (sum uint64, err error) {
+	pins, err := filepath.Glob(programPin(dir, "*"))
+	if err != nil {
+		return 0, err
+	}
+	serves := func(hook, program string) bool { return links[hook][program] != "" }
+	for _, pin := range pins {
+		name := strings.TrimPrefix(pin, programPin(dir, ""))
+		p, err := ebpf.LoadPinnedProgram(pin, nil)
+		if err != nil {
+			return 0, fmt.Errorf("program %s: %w", name, err)
+		}
+		stats, err := p.Stats()
+		if err := errors.Join(err, p.Close()); err != nil {
+			return 0, fmt.Errorf("statistics of %s: %w", name, err)
+		}
+		if !l.harmless(name, serves) {
+			sum += stats.RecursionMisses
+		}
+	}
+	return sum, nil
+}
+
+// foreignMap opens a map of another build, which must match this build's except in size. It returns
+// nil without an error if the other build has no such map.
+func (l *Loaded) foreignMap(dir, name string) (*ebpf.Map, error) {
+	m, err := ebpf.LoadPinnedMap(mapPin(dir, name), nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		like := l.spec.Maps[name].Copy()
+		like.MaxEntries = m.MaxEntries()
+		if err = like.Compatible(m); err != nil {
+			err = errors.Join(err, m.Close())
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("map %s of another build: %w", name, err)
+	}
+	return m, nil
+}
+
+// takeStorms takes over the disk errors that another build counted without a record.
+func takeStorms(l *Loaded, dir string) error {
+	storms, err := l.foreignMap(dir, mapStorms)
+	if storms == nil {
+		return err
+	}
+	defer storms.Close()
+	reported, err := l.foreignMap(dir, mapStormsReported)
+	if reported == nil {
+		return err
+	}
+	defer reported.Close()
+	all, err := contents[DiskErrorKind, diskStorm](storms)
+	if err != nil {
+		return fmt.Errorf("read storms of disk errors: %w", err)
+	}
+	for kind, storm := range all {
+		already, err := reportedStorm(reported, &kind)
+		if err != nil {
+			return err
+		}
+		n := unreported(storm.More, already)
+		if n == 0 {
+			continue
+		}
+		own, err := reportedStorm(l.maps[mapStormsReported], &kind)
+		if err != nil {
+			return err
+		}
+		// The storm continues here, unless this build has already started one.
+		goesOn := diskStorm{Began: storm.Began, Records: storm.Records}
+		if err := l.maps[mapStorms].Update(&kind, &goesOn, ebpf.UpdateNoExist); err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
+			return fmt.Errorf("take over a storm of disk errors: %w", err)
+		}
+		if err := errors.Join(l.maps[mapStormsReported].Put(&kind, own-n), reported.Put(&kind, storm.More)); err != nil {
+			return fmt.Errorf("take over a storm of disk errors: %w", err)
+		}
+	}
+	return nil
 }

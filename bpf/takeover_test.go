@@ -100,7 +100,7 @@ func TestUpgradeKeepsLosses(t *testing.T) {
 	}
 	overflow(t, l) // the ring is still full
 	// The kernel can't be made to skip runs: pretend that seven are unreported.
-	if err := l.noteLost(reportedSkipped, ^uint64(0)-6); err != nil {
+	if err := noteLost(l.maps[mapLost], reportedSkipped, ^uint64(0)-6); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []Stem{another(oomkill()), oomkill()} {

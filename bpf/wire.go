@@ -95,7 +95,7 @@ var (
 
 // ParseHeader checks the header of a raw record and returns a view of it.
 func ParseHeader(raw []byte) (*Header, error) {
-	h, err := view[Header](raw)
+	h, err := View[Header](raw)
 	if err != nil {
 		return nil, err
 	}
@@ -110,14 +110,12 @@ func ParseHeader(raw []byte) (*Header, error) {
 
 // Record is a Go mirror of one wire struct.
 type Record interface {
-	Canary | OOMKill | HungTask | HungTaskResumed | SockFail | DiskIO | FSError
+	Header | Canary | OOMKill | HungTask | HungTaskResumed | SockFail | DiskIO | FSError
 }
 
 // View reads a raw record in place: the result aliases raw. It returns [ErrMalformed] if raw is too
 // short or not aligned.
-func View[R Record](raw []byte) (*R, error) { return view[R](raw) }
-
-func view[R any](raw []byte) (*R, error) {
+func View[R Record](raw []byte) (*R, error) {
 	var zero R
 	if len(raw) < int(unsafe.Sizeof(zero)) {
 		return nil, fmt.Errorf("%w: %d bytes, want %d", ErrMalformed, len(raw), unsafe.Sizeof(zero))
