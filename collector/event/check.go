@@ -4,10 +4,6 @@ package event
 // decide which are problems.
 const Check Kind = "check"
 
-func check() Family {
-	return Family{Stem: "check", Faults: "results of checks", Kinds: []Kind{Check}, fields: checkFields}
-}
-
 // CheckData is the payload of [Check]. Message is what the program printed or the problem daemon
 // reported: bounded, but otherwise untrusted.
 type CheckData struct {

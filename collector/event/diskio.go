@@ -9,10 +9,6 @@ import (
 // DiskIO: a block device completed a request or bio with an error.
 const DiskIO Kind = "diskio"
 
-func diskIO() Family {
-	return Family{Stem: "diskio", Faults: "disk I/O errors", Kinds: []Kind{DiskIO}, fields: diskIOFields}
-}
-
 // DiskIOData is the payload of [DiskIO].
 type DiskIOData struct {
 	Op        string `json:"op"`     // read, write, flush, discard, write-zeroes, zone-append, other

@@ -11,10 +11,6 @@ const (
 	DiskResumed Kind = "diskstall.resumed"
 )
 
-func diskStall() Family {
-	return Family{Stem: "diskstall", Faults: "stalled disks", Kinds: []Kind{DiskStalled, DiskResumed}, Begins: DiskStalled, Ends: DiskResumed, fields: diskStallFields}
-}
-
 // DiskStallData is the payload of [DiskStalled] and [DiskResumed].
 type DiskStallData struct {
 	InFlight   uint32   `json:"inFlight"`   // I/Os, as of the latest look

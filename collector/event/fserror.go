@@ -3,10 +3,6 @@ package event
 // FSError: a filesystem detected an inconsistency or a failure of its own I/O.
 const FSError Kind = "fserror"
 
-func fsError() Family {
-	return Family{Stem: "fserror", Faults: "filesystem errors", Kinds: []Kind{FSError}, fields: fsErrorFields}
-}
-
 // FSErrorData is the payload of [FSError].
 type FSErrorData struct {
 	FSType   string `json:"fsType"`

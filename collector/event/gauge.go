@@ -6,10 +6,6 @@ import "math/bits"
 // an event, not only faults; rules decide how much is a problem.
 const Gauge Kind = "gauge"
 
-func gauge() Family {
-	return Family{Stem: "gauge", Faults: "gauges", Kinds: []Kind{Gauge}, Begins: Gauge, Ends: Gauge, fields: gaugeFields}
-}
-
 // GaugeData is the payload of [Gauge]. Units and limit depend on the gauge, see the Gauge
 // constants. For gauges of a filesystem, the event's Device is that filesystem.
 type GaugeData struct {

@@ -14,10 +14,6 @@ const (
 	HungTaskResumed Kind = "hungtask.resumed"
 )
 
-func hungTask() Family {
-	return Family{Stem: "hungtask", Faults: "hung tasks", Kinds: []Kind{HungTask, HungTaskResumed}, Begins: HungTask, Ends: HungTaskResumed, fields: hungTaskFields}
-}
-
 // HungTaskData is the payload of [HungTask] and [HungTaskResumed].
 type HungTaskData struct {
 	BlockedFor Duration `json:"blockedFor"`           // a lower bound: under-read by up to one check interval

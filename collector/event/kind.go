@@ -23,11 +23,29 @@ type Family struct {
 	fields func() []*Field // the rule fields of its payload; nil: none
 }
 
-// Families returns all families. Each is defined in the file of its name.
+// Families returns all families. The payload and fields of each are in the file of its name.
 func Families() []Family {
 	return []Family{
-		hungTask(), oomKill(), diskIO(), diskStall(), fsError(), mount(), sockFail(), probe(), log(), check(), gauge(),
-		lost(), source(), canary(),
+		{Stem: "hungtask", Faults: "hung tasks", Kinds: []Kind{HungTask, HungTaskResumed},
+			Begins: HungTask, Ends: HungTaskResumed, fields: hungTaskFields},
+		{Stem: "oomkill", Faults: "OOM kills", Kinds: []Kind{OOMKill}, fields: oomKillFields},
+		{Stem: "diskio", Faults: "disk I/O errors", Kinds: []Kind{DiskIO}, fields: diskIOFields},
+		{Stem: "diskstall", Faults: "stalled disks", Kinds: []Kind{DiskStalled, DiskResumed},
+			Begins: DiskStalled, Ends: DiskResumed, fields: diskStallFields},
+		{Stem: "fserror", Faults: "filesystem errors", Kinds: []Kind{FSError}, fields: fsErrorFields},
+		{Stem: "mount", Faults: "read-only filesystems", Kinds: []Kind{MountReadOnly, MountWritable},
+			Begins: MountReadOnly, Ends: MountWritable, fields: mountFields},
+		{Stem: "sockfail", Faults: "failed connections", Kinds: []Kind{SockFail, SockFailRecovered},
+			Begins: SockFail, Ends: SockFailRecovered},
+		{Stem: "probe", Faults: "failed probes", Kinds: []Kind{Probe, ProbeRecovered},
+			Begins: Probe, Ends: ProbeRecovered, fields: probeFields},
+		{Stem: "log", Faults: "lines of logs", Kinds: []Kind{Log}, fields: logFields},
+		{Stem: "check", Faults: "results of checks", Kinds: []Kind{Check}, fields: checkFields},
+		{Stem: "gauge", Faults: "gauges", Kinds: []Kind{Gauge},
+			Begins: Gauge, Ends: Gauge, fields: gaugeFields},
+		{Stem: "lost", Faults: "losses", Kinds: []Kind{Lost}, fields: sourceFields},
+		{Stem: "source", Faults: "sources", Kinds: []Kind{Source}},
+		{Stem: "canary", Faults: "canaries", Kinds: []Kind{Canary}},
 	}
 }
 

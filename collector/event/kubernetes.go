@@ -32,15 +32,15 @@ func AnnotationKeys() []string {
 // MaxAnnotations bounds names and values of all annotations together, in bytes.
 const MaxAnnotations = 2 << 10
 
-// words returns the facts that are a single text each, the most important first.
-func (f *Facts) words() []struct {
+// word is a fact that is a single text, and its annotation.
+type word struct {
 	key string
 	at  *string
-} {
-	return []struct {
-		key string
-		at  *string
-	}{
+}
+
+// words returns all of them, the most important first.
+func (f *Facts) words() []word {
+	return []word{
 		{AnnotationDoc, &f.Doc}, {AnnotationVerdict, &f.Verdict}, {AnnotationState, &f.State}, {AnnotationCause, &f.Cause},
 		{AnnotationBecause, &f.Because}, {AnnotationContainer, &f.Container},
 	}

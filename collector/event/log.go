@@ -11,10 +11,6 @@ import (
 // spans.
 const Log Kind = "log"
 
-func log() Family {
-	return Family{Stem: "log", Faults: "lines of logs", Kinds: []Kind{Log}, fields: logFields}
-}
-
 // MaxLogText bounds LogData.Text, in bytes: the longest line that is matched.
 const MaxLogText = 8 << 10
 

@@ -10,10 +10,6 @@ const (
 	MountWritable Kind = "mount.writable"
 )
 
-func mount() Family {
-	return Family{Stem: "mount", Faults: "read-only filesystems", Kinds: []Kind{MountReadOnly, MountWritable}, Begins: MountReadOnly, Ends: MountWritable, fields: mountFields}
-}
-
 // MountData is the payload of [MountReadOnly] and [MountWritable].
 type MountData struct {
 	FSType string `json:"fsType"`

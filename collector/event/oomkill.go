@@ -5,10 +5,6 @@ import "github.com/kernosis/kernosis/collector/display"
 // OOMKill: the kernel chose a process as the victim of an out-of-memory kill.
 const OOMKill Kind = "oomkill"
 
-func oomKill() Family {
-	return Family{Stem: "oomkill", Faults: "OOM kills", Kinds: []Kind{OOMKill}, fields: oomKillFields}
-}
-
 // OOMKillData is the payload of [OOMKill]; the event's Task is the victim.
 // Sizes are bytes.
 type OOMKillData struct {

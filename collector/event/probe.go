@@ -16,10 +16,6 @@ const (
 	ProbeRecovered Kind = "probe.recovered"
 )
 
-func probe() Family {
-	return Family{Stem: "probe", Faults: "failed probes", Kinds: []Kind{Probe, ProbeRecovered}, Begins: Probe, Ends: ProbeRecovered, fields: probeFields}
-}
-
 // The purpose of a probe, besides kubelet's "startup", "liveness" and "readiness".
 const ProbeService = "service" // a service of the node, or one from the configuration
 

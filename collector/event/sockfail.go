@@ -13,10 +13,6 @@ const (
 	SockFailRecovered Kind = "sockfail.recovered"
 )
 
-func sockFail() Family {
-	return Family{Stem: "sockfail", Faults: "failed connections", Kinds: []Kind{SockFail, SockFailRecovered}, Begins: SockFail, Ends: SockFailRecovered}
-}
-
 // SockFailData is the payload of [SockFail] and [SockFailRecovered].
 type SockFailData struct {
 	Target      string   `json:"target"`          // the target's configured name, else address:port

@@ -10,12 +10,6 @@ const (
 	Canary Kind = "canary"
 )
 
-func lost() Family {
-	return Family{Stem: "lost", Faults: "losses", Kinds: []Kind{Lost}, fields: sourceFields}
-}
-func source() Family { return Family{Stem: "source", Faults: "sources", Kinds: []Kind{Source}} }
-func canary() Family { return Family{Stem: "canary", Faults: "canaries", Kinds: []Kind{Canary}} }
-
 // LostData is the payload of [Lost].
 type LostData struct {
 	Stem   string `json:"stem"`
