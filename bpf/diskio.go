@@ -47,7 +47,6 @@ func diskio() Stem {
 				{program: DiskioProgBioRaw, attach: rawTracepoint("block_bio_complete")},
 			}},
 		},
-		unattached: []string{canaryProgram},
 		takeCounts: takeStorms,
 	}
 }

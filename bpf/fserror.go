@@ -38,7 +38,6 @@ func fserror() Stem {
 				{program: FserrorProgXfsDownKp, attach: kprobe("xfs_log_force_umount")},       // until v5.15
 			}},
 		},
-		unattached: []string{canaryProgram},
 	}
 }
 

@@ -39,7 +39,7 @@ func hungtask() Stem {
 				{program: HungtaskProgHangRaw, attach: rawTracepoint("sched_process_hang")},
 			}},
 		},
-		unattached: []string{canaryProgram, HungtaskProgPollTasks},
+		unattached: []string{HungtaskProgPollTasks},
 		shares:     true,
 	}
 }
@@ -166,8 +166,7 @@ type TaskWalk struct {
 	settled  func() // [Loaded.Settled]
 	current  hungTaskSettings
 
-	keys   []uint32 // of one read of the map, reused
-	sleeps []HungTaskSleep
+	sleeps map[uint32]HungTaskSleep // by thread, as of the last Sweep
 }
 
 // NewTaskWalk prepares walks for the hungtask stem. The error wraps
@@ -258,19 +257,21 @@ type Asleep struct {
 // exited for each of them that had been reported, and then [Loaded.Settled]; the argument is valid
 // during the call only.
 func (w *TaskWalk) Sweep(exited func(*HungTaskSleep)) (left Asleep, err error) {
-	if err := w.read(); err != nil {
-		return left, err
+	// Entries that khungtaskd adds meanwhile can make the iteration restart and abort; the next walk
+	// reads the map again.
+	if w.sleeps, err = contents[uint32, HungTaskSleep](w.blocked); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+		return left, fmt.Errorf("read sleeping tasks: %w", err)
 	}
-	gone, reported := map[uint32]bool{}, false
-	for i := range w.sleeps {
-		s := &w.sleeps[i]
+	var gone []uint32
+	reported := false
+	for tid, s := range w.sleeps {
 		switch {
 		case s.Generation != w.current.Generation:
-			if s.Reported != 0 && !gone[w.keys[i]] { // the iteration may return it twice
-				exited(s)
+			if s.Reported != 0 {
+				exited(&s)
 				reported = true
 			}
-			gone[w.keys[i]] = true
+			gone = append(gone, tid)
 		case s.Reported != 0:
 			left.Reported++
 		default:
@@ -282,9 +283,9 @@ func (w *TaskWalk) Sweep(exited func(*HungTaskSleep)) (left Asleep, err error) {
 		// never.
 		w.settled()
 	}
-	for pid := range gone {
-		if err := w.blocked.Delete(&pid); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return left, fmt.Errorf("forget task %d: %w", pid, err)
+	for _, tid := range gone {
+		if err := w.blocked.Delete(&tid); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return left, fmt.Errorf("forget task %d: %w", tid, err)
 		}
 	}
 	return left, nil
@@ -294,29 +295,10 @@ func (w *TaskWalk) Sweep(exited func(*HungTaskSleep)) (left Asleep, err error) {
 // are in the ring.
 func (w *TaskWalk) Hung() iter.Seq[*HungTaskSleep] {
 	return func(yield func(*HungTaskSleep) bool) {
-		for i := range w.sleeps {
-			if s := &w.sleeps[i]; s.Reported != 0 && s.Generation == w.current.Generation && !yield(s) {
+		for _, s := range w.sleeps {
+			if s.Reported != 0 && s.Generation == w.current.Generation && !yield(&s) {
 				return
 			}
 		}
 	}
-}
-
-// read copies the map "blocked" into keys and sleeps.
-func (w *TaskWalk) read() error {
-	var (
-		key   uint32
-		sleep HungTaskSleep
-	)
-	w.keys, w.sleeps = w.keys[:0], w.sleeps[:0]
-	it := w.blocked.Iterate()
-	for it.Next(&key, &sleep) {
-		w.keys, w.sleeps = append(w.keys, key), append(w.sleeps, sleep)
-	}
-	// Entries that khungtaskd adds meanwhile can make the iteration restart and abort; the next
-	// walk reads the map again.
-	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
-		return fmt.Errorf("read sleeping tasks: %w", err)
-	}
-	return nil
 }

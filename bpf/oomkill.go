@@ -32,7 +32,6 @@ func oomkill() Stem {
 				{program: OomkillProgContextKp, attach: kprobe("oom_kill_process")},
 			}},
 		},
-		unattached: []string{canaryProgram},
 	}
 }
 

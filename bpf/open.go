@@ -86,7 +86,7 @@ func (l *Loaded) open(pins *PinRoot) error {
 	if err := l.loadMaps(); err != nil {
 		return err
 	}
-	for _, name := range l.stem.unattached {
+	for _, name := range append([]string{canaryProgram}, l.stem.unattached...) {
 		if err := l.loadProgram(name); err != nil {
 			return fmt.Errorf("load %s: %w", name, err)
 		}
@@ -136,7 +136,7 @@ const (
 	mapLost   = "lost"
 )
 
-// openPins creates or finds this build's folder and returns those of other builds.
+// openPins creates or finds this build's folder and returns the folders of other builds.
 func (l *Loaded) openPins(pins *PinRoot) (others []string, err error) {
 	layout, err := l.stem.layout(l.spec)
 	if err != nil {
@@ -151,7 +151,7 @@ func (l *Loaded) openPins(pins *PinRoot) (others []string, err error) {
 		if v == id {
 			continue
 		}
-		others = append(others, v)
+		others = append(others, pins.dir(l.Stem, v))
 		if of, _, _ := strings.Cut(v, "-"); l.stem.shares && of == layout {
 			l.siblings = append(l.siblings, pins.dir(l.Stem, v))
 		}
@@ -168,8 +168,7 @@ func (l *Loaded) openPins(pins *PinRoot) (others []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	ended := slices.ContainsFunc(others, func(v string) bool {
-		dir := pins.dir(l.Stem, v)
+	ended := slices.ContainsFunc(others, func(dir string) bool {
 		cut := l.cutOf(dir)
 		return !slices.Contains(l.siblings, dir) && cut != notYet && cut > l.cutOf(l.dir)
 	})
@@ -294,7 +293,7 @@ func replace[V any](m *ebpf.Map, want map[uint32]V, keep func(id uint32, has, wa
 	return errors.Join(errs...)
 }
 
-// contents returns all entries of a map.
+// contents returns all entries of a map, besides an error those that it could read.
 func contents[K comparable, V any](m *ebpf.Map) (map[K]V, error) {
 	all := map[K]V{}
 	var key K

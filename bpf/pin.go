@@ -130,18 +130,18 @@ func (r *PinRoot) staleStates(stem, layout string) ([]string, error) {
 
 const statePrefix = "state_"
 
-// setAside renames a stem's folder and returns its new name, which keeps the prefix. It returns ""
-// if nothing is pinned there.
+// setAside renames a stem's folder and returns the new one, whose name keeps the prefix. It returns
+// "" if nothing is pinned there.
 func (r *PinRoot) setAside(stem, prefix, name string) (string, error) {
 	if pinned, err := r.list(stem, prefix+name); len(pinned) == 0 {
 		return "", err
 	}
 	for n := 0; ; n++ {
-		left := fmt.Sprintf("%sleft%d-%s", prefix, n, name)
-		if _, err := os.Stat(r.dir(stem, left)); err == nil {
+		left := r.dir(stem, fmt.Sprintf("%sleft%d-%s", prefix, n, name))
+		if _, err := os.Stat(left); err == nil {
 			continue // used earlier
 		}
-		if err := os.Rename(r.dir(stem, prefix+name), r.dir(stem, left)); err != nil {
+		if err := os.Rename(r.dir(stem, prefix+name), left); err != nil {
 			return "", fmt.Errorf("set pins of %s aside: %w", stem, err)
 		}
 		return left, nil

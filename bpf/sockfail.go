@@ -29,6 +29,9 @@ func sockfail() Stem {
 			return spec.Variables[SockfailVarDropReasons].Set(faultReasons(k))
 		},
 		hooks: []hook{
+			// The hooks on demand are attached while there are targets: without them only connections
+			// that are reset have a cost.
+			//
 			// Every connection of the machine passes the tracepoint ten times, and the kernel may
 			// skip its program (docs/adr/0016).
 			{name: hookState, onDemand: true, variants: []variant{
@@ -42,24 +45,24 @@ func sockfail() Stem {
 			// These run for every dropped packet or every connect(). What resend reports early is
 			// also reported at the connection's end; what return4 and return6 report is also found
 			// by the sweep.
-			{name: hookResend, optional: true, onDemand: true, adds: true, variants: []variant{
+			{name: "resend", optional: true, onDemand: true, adds: true, variants: []variant{
 				{program: SockfailProgResendRaw, attach: rawTracepoint("tcp_retransmit_skb")},
 			}},
-			{name: hookError, optional: true, onDemand: true, adds: true, variants: []variant{
+			{name: "error", optional: true, onDemand: true, adds: true, variants: []variant{
 				{program: SockfailProgErrorRaw, attach: rawTracepoint("inet_sk_error_report"), usable: hasTracepoint("inet_sk_error_report", 1)}, // v5.14
 				{program: SockfailProgErrorFentry, attach: tracing()},
 				{program: SockfailProgErrorKp, attach: kprobe("sock_queue_err_skb")},
 			}},
-			{name: hookDrop, optional: true, onDemand: true, adds: true, variants: []variant{
+			{name: "drop", optional: true, onDemand: true, adds: true, variants: []variant{
 				{program: SockfailProgDropRaw, attach: rawTracepoint("kfree_skb"), usable: hasTracepoint("kfree_skb", 3)}, // the reason: v5.17
 			}},
-			{name: hookICMP, optional: true, onDemand: true, adds: true, variants: []variant{
+			{name: "icmp", optional: true, onDemand: true, adds: true, variants: []variant{
 				{program: SockfailProgIcmpRaw, attach: rawTracepoint("icmp_send"), usable: hasTracepoint("icmp_send", 3)}, // v6.0
 			}},
 			{name: hookConnect4, optional: true, onDemand: true, variants: []variant{
 				{program: SockfailProgConnect4Cg, attach: cgroupRoot(ebpf.AttachCGroupInet4Connect)},
 			}},
-			{name: hookConnect6, optional: true, onDemand: true, variants: []variant{
+			{name: "connect6", optional: true, onDemand: true, variants: []variant{
 				{program: SockfailProgConnect6Cg, attach: cgroupRoot(ebpf.AttachCGroupInet6Connect)},
 			}},
 			{name: hookReturn4, optional: true, onDemand: true, adds: true, variants: []variant{
@@ -71,30 +74,22 @@ func sockfail() Stem {
 				{program: SockfailProgReturn6Kp, attach: kretprobe("tcp_v6_connect")},
 			}},
 		},
-		unattached: []string{canaryProgram, SockfailProgSweep},
+		unattached: []string{SockfailProgSweep},
 		shares:     true,
-		demands:    (*Loaded).watchesTargets,
+		demands: func(l *Loaded) (bool, error) {
+			c, err := l.sockConfig()
+			return c.Classes != 0, err // there are targets, maybe those of an earlier run
+		},
 	}
 }
 
 const (
 	hookState    = "state"
 	hookStateToo = "state_too"
-	hookResend   = "resend"
-	hookError    = "error"
-	hookDrop     = "drop"
-	hookICMP     = "icmp"
 	hookConnect4 = "connect4"
-	hookConnect6 = "connect6"
 	hookReturn4  = "return4"
 	hookReturn6  = "return6"
 )
-
-// SockFailTargetHooks returns the hooks to attach while there are targets. Without them only
-// connections that are reset have a cost.
-func SockFailTargetHooks() []string {
-	return []string{hookState, hookResend, hookError, hookDrop, hookICMP, hookConnect4, hookConnect6, hookReturn4, hookReturn6}
-}
 
 func hasTracepoint(name string, args int) func(*Kernel) error {
 	return func(k *Kernel) error {
@@ -308,10 +303,12 @@ type SockPending struct {
 // the given time (since boot) and has sent nothing. Where a hook sees the return of connect(),
 // there is nothing to sweep.
 func (l *Loaded) SweepNeverSent(before time.Duration) error {
-	var tid uint32
-	var p SockPending
-	it := l.maps[SockfailMapPending].Iterate()
-	for it.Next(&tid, &p) {
+	pending, err := contents[uint32, SockPending](l.maps[SockfailMapPending])
+	// ErrIterationAborted: connects came and went meanwhile; the next sweep handles the rest.
+	if err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+		return fmt.Errorf("sweep connects: %w", err)
+	}
+	for tid, p := range pending {
 		if p.StartNS >= uint64(before) {
 			continue
 		}
@@ -320,10 +317,6 @@ func (l *Loaded) SweepNeverSent(before time.Duration) error {
 		if _, err := l.programs[SockfailProgSweep].Run(&ebpf.RunOptions{Context: ctx}); err != nil {
 			return fmt.Errorf("sweep connects: %w", err)
 		}
-	}
-	// ErrIterationAborted: connects came and went meanwhile; the next sweep handles the rest.
-	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
-		return fmt.Errorf("sweep connects: %w", err)
 	}
 	return nil
 }

@@ -203,8 +203,10 @@ func (l *Loaded) WatchTargets(want SockTargets) error {
 	}
 	setConfig(next)
 	if len(want.Keys) == 0 {
-		for _, hook := range append(SockFailTargetHooks(), hookStateToo) {
-			errs = append(errs, l.Detach(hook))
+		for _, h := range l.stem.hooks {
+			if h.onDemand {
+				errs = append(errs, l.Detach(h.name))
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -251,21 +253,14 @@ func (l *Loaded) sockConfig() (SockConfig, error) {
 	return c, nil
 }
 
-// watchesTargets reports whether there are targets, including those of an earlier run.
-func (l *Loaded) watchesTargets() (bool, error) {
-	c, err := l.sockConfig()
-	return c.Classes != 0, err
-}
-
 // attachForTargets attaches what is needed while there are targets. Optional hooks that fail only
 // cost evidence; the reports list them.
 func (l *Loaded) attachForTargets() error {
-	for _, name := range SockFailTargetHooks() {
-		h, err := l.hook(name)
-		if err != nil {
-			return err
+	for _, h := range l.stem.hooks {
+		if !h.onDemand || h.name == hookStateToo { // CheckFollowers decides on that one
+			continue
 		}
-		if err := l.Attach(name); err != nil && !h.optional {
+		if err := l.Attach(h.name); err != nil && !h.optional {
 			return err
 		}
 	}

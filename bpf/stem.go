@@ -23,7 +23,7 @@ type Stem struct {
 	// configure sets constants derived from the kernel's BTF.
 	configure func(*ebpf.CollectionSpec, *Kernel) error
 	hooks     []hook
-	// unattached programs are run by the agent itself: canary and iterators.
+	// unattached programs are run by the agent itself, like the canary that each stem has.
 	unattached []string
 	// shares: builds with the same layout share all maps except those of the ring, and if two
 	// builds' programs are attached, the one that runs first handles the fault for both. So what

@@ -51,9 +51,8 @@ func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 	}
 	cuts := map[string]uint64{} // by folder, of builds that share no state with this one
 	var unused []string         // folders of builds that never took over: others count the same
-	for _, id := range others {
-		dir := pins.dir(l.Stem, id)
-		p.dirs = append(p.dirs, dir)
+	p.dirs = append(p.dirs, others...)
+	for _, dir := range others {
 		switch cut := l.cutOf(dir); {
 		case slices.Contains(l.siblings, dir):
 		case cut == notYet:
@@ -69,14 +68,13 @@ func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 		return nil
 	}
 	l.predecessor = p
-	for _, id := range others {
-		if dir := pins.dir(l.Stem, id); !slices.Contains(unused, dir) {
+	for _, dir := range others {
+		if !slices.Contains(unused, dir) {
 			p.openRing(dir, cuts)
 		}
 	}
 	slices.SortStableFunc(p.rings, func(a, b foreignRing) int { return cmp.Compare(a.from, b.from) })
-	for _, id := range others {
-		dir := pins.dir(l.Stem, id)
+	for _, dir := range others {
 		links, err := pinnedLinks(dir)
 		if err != nil {
 			continue // not a pin folder; it is removed with the others
