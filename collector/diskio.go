@@ -22,10 +22,8 @@ type diskIO struct {
 	hooks onDemandHooks
 	storm diskStorms
 	last  map[bpf.DiskErrorKind]*lastDiskError // at most maxLast kinds
-	// latest is the one of the latest record: most records are of the same kind as the one before.
-	latest *lastDiskError
-	head   diskHead
-	lower  *lowerErrors
+	head  diskHead
+	lower *lowerErrors
 	// bioErr is the last attach error that was reported.
 	bioErr string
 
@@ -43,7 +41,6 @@ type diskStorms interface {
 
 // lastDiskError is the latest error of a kind that has a record.
 type lastDiskError struct {
-	kind   bpf.DiskErrorKind
 	record bpf.DiskIO
 	lower  string // name of the lower device that failed
 }
@@ -107,14 +104,12 @@ func (d *diskIO) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error
 // remember stores the record of the latest event as the latest of its kind.
 func (d *diskIO) remember(r *bpf.DiskIO) {
 	kind := r.Kind()
-	if d.latest == nil || d.latest.kind != kind {
-		d.latest = d.last[kind]
+	last := d.last[kind]
+	if last == nil {
+		last = &lastDiskError{}
+		put(d.last, maxLast, kind, last)
 	}
-	if d.latest == nil {
-		d.latest = &lastDiskError{kind: kind}
-		put(d.last, maxLast, kind, d.latest)
-	}
-	d.latest.record, d.latest.lower = *r, d.data.Lower
+	last.record, last.lower = *r, d.data.Lower
 }
 
 // fill fills the event from a record.
@@ -220,38 +215,32 @@ func isNumber(name string) bool { return strings.IndexByte(name, ':') >= 0 }
 // number, and nothing is mounted from it.
 func (d *diskIO) hidden(r *bpf.DiskIO) event.Device {
 	if now := time.Now(); d.head.of != r.DiskName || now.Sub(d.head.at) >= headFresh {
-		d.head = d.findHead(r.DiskName)
-		d.head.at = now
+		name := display.Safe(string(bpf.CString(r.DiskName[:])), 64)
+		d.head = diskHead{of: r.DiskName, at: now, visible: d.findHead(name)}
 	}
-	if d.head.known {
-		return d.env.devices.Device(d.head.major, d.head.minor)
-	}
-	return event.Device{Name: d.head.name}
+	return d.head.visible
 }
 
 // diskHead is the visible disk of a hidden one.
 type diskHead struct {
-	of           [32]byte // name of the hidden disk
-	at           time.Time
-	name         string
-	major, minor uint32
-	known        bool // whether the number is known
+	of      [32]byte // name of the hidden disk
+	at      time.Time
+	visible event.Device
 }
 
 // headFresh limits the lookups of a disk with many failing paths to one a second.
 const headFresh = time.Second
 
-func (d *diskIO) findHead(hidden [32]byte) diskHead {
-	h := diskHead{of: hidden, name: display.Safe(string(bpf.CString(hidden[:])), 64)}
-	head, ok := hostfs.NVMeHead(h.name)
+func (d *diskIO) findHead(hidden string) event.Device {
+	head, ok := hostfs.NVMeHead(hidden)
 	if !ok {
-		return h
+		return event.Device{Name: hidden}
 	}
-	var err error
-	h.name = head
-	h.major, h.minor, err = d.env.fs.DeviceNumber(head)
-	h.known = err == nil
-	return h
+	major, minor, err := d.env.fs.DeviceNumber(head)
+	if err != nil {
+		return event.Device{Name: head}
+	}
+	return d.env.devices.Device(major, minor)
 }
 
 // end emits an event for all errors of a kind that the BPF side has only counted, with the data of

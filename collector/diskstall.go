@@ -112,7 +112,7 @@ type namedSample struct {
 }
 
 func (d *diskStallSource) look(at time.Time, emit Emit) {
-	samples, unreadable, err := d.sample()
+	samples, err := d.sample(at)
 	d.reportSource(err, emit)
 	if err != nil {
 		return
@@ -125,11 +125,6 @@ func (d *diskStallSource) look(at time.Time, emit Emit) {
 		}
 		known.round = at
 		d.step(s.name, known, s.diskSample, at, emit)
-	}
-	for _, name := range unreadable {
-		if known := d.disks[name]; known != nil {
-			known.round = at
-		}
 	}
 	if len(d.disks) > len(samples) {
 		for _, name := range slices.Sorted(maps.Keys(d.disks)) {
@@ -185,12 +180,12 @@ func (d *diskStallSource) reportSource(err error, emit Emit) {
 	emit(sourceEvent(event.DiskStalled.Stem(), err))
 }
 
-// sample reads every device's counters. It returns the names of devices that exist but can't be
-// read, and an error if none can be read.
-func (d *diskStallSource) sample() (samples []namedSample, unreadable []string, err error) {
+// sample reads every device's counters. It returns an error if none can be read. A known device
+// that exists but can't be read counts as found by this check.
+func (d *diskStallSource) sample(at time.Time) (samples []namedSample, err error) {
 	names, err := d.names()
 	if err != nil {
-		return nil, nil, fmt.Errorf("look for block devices: %w", err)
+		return nil, fmt.Errorf("look for block devices: %w", err)
 	}
 	samples = make([]namedSample, 0, len(names))
 	for _, name := range names {
@@ -201,14 +196,16 @@ func (d *diskStallSource) sample() (samples []namedSample, unreadable []string, 
 		case errors.Is(readErr, fs.ErrNotExist), errors.Is(readErr, unix.ENODEV):
 			// removed meanwhile
 		default:
-			unreadable = append(unreadable, name)
 			err = readErr
+			if known := d.disks[name]; known != nil {
+				known.round = at
+			}
 		}
 	}
 	if len(samples) > 0 {
 		err = nil
 	}
-	return samples, unreadable, err
+	return samples, err
 }
 
 // names returns the whole disks: a partition's I/O is also counted for its disk. Disks of size 0 (a

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,14 +55,14 @@ func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 	mounts := table.Mounts()
 	all, keys := byFilesystem(mounts)
 	hidden := hiddenIn(mounts)
-	var own map[fsKey]string // read when first needed
+	own := sync.OnceValue(g.ownPaths)
 	present := make(map[fsKey]bool, len(keys))
 	seen := 0
 	var unread error
 	for _, key := range keys {
 		mounted := all[key]
 		paths := visiblePaths(mounted, hidden)
-		if len(paths) == 0 || !fills(mounted.first()) {
+		if len(paths) == 0 || !fills(mounted[0]) {
 			continue
 		}
 		if len(present) == maxGauged {
@@ -73,20 +74,17 @@ func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 		}
 		present[key] = true
 		known := g.filesystems[key]
-		if known != nil && !sameFilesystem(&known.mount, mounted.first()) {
+		if known != nil && !sameFilesystem(&known.mount, mounted[0]) {
 			g.reportEnd(known, emit)
 			known = nil
 		}
 		if known == nil {
-			known = &gaugedFilesystem{mount: *mounted.first()}
+			known = &gaugedFilesystem{mount: *mounted[0]}
 			g.filesystems[key] = known
 		}
 		err := g.ask(table, key, known, g.env.fs.Views(paths...), emit)
 		if errors.Is(err, errUnseen) {
-			if own == nil {
-				own = g.ownPaths()
-			}
-			if path := own[key]; path != "" {
+			if path := own()[key]; path != "" {
 				err = g.ask(table, key, known, []string{path}, emit)
 			}
 		}
@@ -210,9 +208,9 @@ func fills(m *hostfs.Mount) bool {
 
 // visiblePaths returns the visible paths of a filesystem's mounts, at most maxTries. Whole mounts
 // come first: a bind-mounted directory may have a quota, whose figures statfs would return.
-func visiblePaths(all *mounted, hidden func(*hostfs.Mount) bool) []string {
+func visiblePaths(all mounted, hidden func(*hostfs.Mount) bool) []string {
 	var whole, parts []string
-	for _, m := range all.mounts {
+	for _, m := range all {
 		switch {
 		case hidden(m):
 		case m.Root == "/":

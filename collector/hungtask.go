@@ -76,12 +76,9 @@ func makeHungTask(env *environment) *hungtask {
 }
 
 func hangAttached(l *bpf.Loaded) bool {
-	for _, r := range l.Reports() {
-		if r.State == bpf.Attached || r.State == bpf.Adopted {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.Reports(), func(r bpf.VariantReport) bool {
+		return r.State == bpf.Attached || r.State == bpf.Adopted
+	})
 }
 
 func (h *hungtask) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, error) {
@@ -255,17 +252,10 @@ func nextHungLook(after time.Duration, left bpf.Asleep) time.Duration {
 }
 
 func lockName(lock uint8) string {
-	switch lock {
-	case bpf.LockMutex:
-		return "mutex"
-	case bpf.LockSemaphore:
-		return "semaphore"
-	case bpf.LockRWSemRead:
-		return "rwsem-read"
-	case bpf.LockRWSemWrite:
-		return "rwsem-write"
-	}
-	return ""
+	return map[uint8]string{
+		bpf.LockMutex: "mutex", bpf.LockSemaphore: "semaphore",
+		bpf.LockRWSemRead: "rwsem-read", bpf.LockRWSemWrite: "rwsem-write",
+	}[lock]
 }
 
 func detectorName(d uint8) string {
@@ -284,14 +274,6 @@ const (
 	waitCommand = "command"
 	waitOther   = "other"
 )
-
-// commandFunctions returns prefixes of kernel functions that send such a command and wait.
-func commandFunctions() []string {
-	return []string{
-		"blk_execute_rq", "blkdev_issue_discard", "blkdev_issue_secure_erase",
-		"blkdev_issue_zeroout", "blkdev_issue_write_zeroes",
-	}
-}
 
 // waitOf returns what a task waits for. A lock recorded by the kernel is what it waits for right
 // now, even if the lock's holder waits for a device. in_iowait is equally certain. Otherwise the
@@ -315,7 +297,11 @@ func waitOf(recordedLock, inIOWait bool, frames []string) string {
 	}
 }
 
+// isCommand reports whether a frame is of a function that sends such a command and waits.
 func isCommand(frame string) bool {
 	function := hostfs.FrameFunction(frame)
-	return slices.ContainsFunc(commandFunctions(), func(f string) bool { return strings.HasPrefix(function, f) })
+	return slices.ContainsFunc([]string{
+		"blk_execute_rq", "blkdev_issue_discard", "blkdev_issue_secure_erase",
+		"blkdev_issue_zeroout", "blkdev_issue_write_zeroes",
+	}, func(prefix string) bool { return strings.HasPrefix(function, prefix) })
 }

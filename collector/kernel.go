@@ -186,8 +186,7 @@ func (s *stem) run(ctx context.Context, emit Emit) error {
 	stop := context.AfterFunc(ctx, func() { _ = p.Close() }) // run closes it as well
 	defer stop()
 
-	r := &ringReader{stem: s, emit: emit, timer: time.NewTimer(0), gathering: stormGather}
-	defer r.timer.Stop()
+	r := &ringReader{stem: s, emit: emit, gathering: stormGather}
 	for {
 		now := time.Now()
 		left := s.decoder.waits != nil && ctx.Err() == nil && s.decoder.waits(now)
@@ -197,7 +196,7 @@ func (s *stem) run(ctx context.Context, emit Emit) error {
 		r.doDue(ctx, now)
 		wait := r.untilDue()
 		if left {
-			r.pause(ctx, min(wait, stormGather)) // Wait would return at once while the ring has records
+			pause(ctx, min(wait, stormGather)) // Wait would return at once while the ring has records
 			continue
 		}
 		if err := p.Wait(wait); errors.Is(err, os.ErrClosed) {
@@ -213,7 +212,6 @@ type ringReader struct {
 	*stem
 	emit                                   Emit
 	nextLook, nextLoss, nextCanary, latest time.Time
-	timer                                  *time.Timer
 	gathering                              time.Duration
 }
 
@@ -229,7 +227,7 @@ func (r *ringReader) drain(ctx context.Context) time.Time {
 		return now
 	}
 	if r.decoder.poll == nil && n < stormMost && now.Sub(r.latest) < stormWithin {
-		r.pause(ctx, r.gathering)
+		pause(ctx, r.gathering)
 		now, r.gathering = time.Now(), min(2*r.gathering, stormSeldom)
 	} else {
 		r.gathering = stormGather
@@ -273,10 +271,9 @@ func (r *ringReader) untilDue() time.Duration {
 }
 
 // pause waits for d, or until ctx is done.
-func (r *ringReader) pause(ctx context.Context, d time.Duration) {
-	r.timer.Reset(d)
+func pause(ctx context.Context, d time.Duration) {
 	select {
-	case <-r.timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }

@@ -364,7 +364,7 @@ func (m *mountSource) question(suspects map[fsKey]suspect, now time.Time, emit E
 		}
 		var reason string
 		switch {
-		case fs.first().FSType == "xfs":
+		case fs[0].FSType == "xfs":
 			// A shutdown is the only error that is reported for XFS, and mountinfo does not show
 			// it. The record may be from an earlier mount, or may arrive before the shutdown is
 			// visible.
@@ -372,17 +372,17 @@ func (m *mountSource) question(suspects map[fsKey]suspect, now time.Time, emit E
 				continue
 			}
 			reason = reasonShutdown
-		case s.late(now) && fs.visible() == "" && !fs.first().MountReadOnly && (s.ends || m.remountsReadOnly(fs.first())):
+		case s.late(now) && fs.visible() == "" && !fs[0].MountReadOnly && (s.ends || m.remountsReadOnly(fs[0])):
 			// ext4 since d3476f3dad4a (v6.12, and backports to 6.1) until v6.15 refuses writes
 			// without showing it.
-			if m.mountedSince(key, fs.first(), s.last.Wall) {
+			if m.mountedSince(key, fs[0], s.last.Wall) {
 				continue // the error belongs to the previous mount
 			}
 			reason = reasonErrorPolicy
 		default:
 			continue
 		}
-		m.apply(change{key: key, mount: *fs.first(), faulty: true, reason: reason}, emit)
+		m.apply(change{key: key, mount: *fs[0], faulty: true, reason: reason}, emit)
 	}
 }
 

@@ -28,12 +28,9 @@ type change struct {
 	reason string
 }
 
-// mounted is a filesystem as the mount table shows it.
-type mounted struct {
-	mounts []*hostfs.Mount // in the kernel's order, so the oldest first
-}
-
-func (m *mounted) first() *hostfs.Mount { return m.mounts[0] }
+// mounted is a filesystem as the mount table shows it: its mounts in the kernel's order, so the
+// oldest first. Nil: it is not mounted.
+type mounted []*hostfs.Mount
 
 // diff returns how filesystems on devices changed from one mount table to the next, in the order of
 // the new table. old is nil at the start.
@@ -46,9 +43,9 @@ func diff(old, now []hostfs.Mount) []change {
 	var changes []change
 	for _, key := range newKeys {
 		m, was := after[key], before[key]
-		if was != nil && !sameFilesystem(was.first(), m.first()) {
+		if was != nil && !sameFilesystem(was[0], m[0]) {
 			// The number of a loop device or volume was reused.
-			changes = append(changes, change{key: key, mount: *was.first(), reason: reasonUnmounted})
+			changes = append(changes, change{key: key, mount: *was[0], reason: reasonUnmounted})
 			was = nil
 		}
 		reason, oldReason := m.refusal(was), ""
@@ -57,14 +54,14 @@ func diff(old, now []hostfs.Mount) []change {
 		}
 		switch {
 		case reason != "":
-			changes = append(changes, change{key: key, mount: *m.first(), faulty: true, reason: reason})
+			changes = append(changes, change{key: key, mount: *m[0], faulty: true, reason: reason})
 		case oldReason != "" && m.visible() == "":
-			changes = append(changes, change{key: key, mount: *m.first(), reason: reasonRemounted})
+			changes = append(changes, change{key: key, mount: *m[0], reason: reasonRemounted})
 		}
 	}
 	for _, key := range oldKeys {
 		if after[key] == nil {
-			changes = append(changes, change{key: key, mount: *before[key].first(), reason: reasonUnmounted})
+			changes = append(changes, change{key: key, mount: *before[key][0], reason: reasonUnmounted})
 		}
 	}
 	return changes
@@ -72,7 +69,7 @@ func diff(old, now []hostfs.Mount) []change {
 
 // refusal returns how a filesystem began to refuse writes since the last table, or "" if it did
 // not. was is nil if it was not mounted then.
-func (m *mounted) refusal(was *mounted) string {
+func (m mounted) refusal(was mounted) string {
 	reason := m.visible()
 	if reason == "" || was != nil && was.visible() == reason {
 		return ""
@@ -83,13 +80,13 @@ func (m *mounted) refusal(was *mounted) string {
 	if was == nil {
 		// Its earlier state is unknown. Filesystems of other types are read-only by nature, and a
 		// deliberate read-only mount of one of these types also sets the mount read-only.
-		if mayTurnReadOnly(m.first().FSType) && !m.first().MountReadOnly {
+		if mayTurnReadOnly(m[0].FSType) && !m[0].MountReadOnly {
 			return reason
 		}
 		return ""
 	}
 	writable := false
-	for _, mount := range m.mounts {
+	for _, mount := range m {
 		writable = writable || !mount.MountReadOnly
 		if mount.MountReadOnly && was.hasWritable(mount.Path) {
 			return "" // remounted deliberately
@@ -103,8 +100,8 @@ func (m *mounted) refusal(was *mounted) string {
 
 // visible returns how the mount table shows that the filesystem refuses writes, whatever the cause,
 // or "" if it does not.
-func (m *mounted) visible() string {
-	switch f := m.first(); {
+func (m mounted) visible() string {
+	switch f := m[0]; {
 	case f.Shutdown:
 		return reasonShutdown
 	case f.EmergencyRO:
@@ -115,15 +112,15 @@ func (m *mounted) visible() string {
 	return ""
 }
 
-func (m *mounted) hasWritable(path string) bool {
-	return slices.ContainsFunc(m.mounts, func(o *hostfs.Mount) bool { return o.Path == path && !o.MountReadOnly })
+func (m mounted) hasWritable(path string) bool {
+	return slices.ContainsFunc(m, func(o *hostfs.Mount) bool { return o.Path == path && !o.MountReadOnly })
 }
 
 func sameFilesystem(a, b *hostfs.Mount) bool { return a.FSType == b.FSType && a.Source == b.Source }
 
 // byFilesystem groups mounts by filesystem, and returns the keys in the table's order.
-func byFilesystem(mounts []hostfs.Mount) (map[fsKey]*mounted, []fsKey) {
-	all := map[fsKey]*mounted{}
+func byFilesystem(mounts []hostfs.Mount) (map[fsKey]mounted, []fsKey) {
+	all := map[fsKey]mounted{}
 	var keys []fsKey
 	for i := range mounts {
 		m := &mounts[i]
@@ -132,10 +129,9 @@ func byFilesystem(mounts []hostfs.Mount) (map[fsKey]*mounted, []fsKey) {
 		}
 		key := fsKey{m.Major, m.Minor}
 		if all[key] == nil {
-			all[key] = &mounted{}
 			keys = append(keys, key)
 		}
-		all[key].mounts = append(all[key].mounts, m)
+		all[key] = append(all[key], m)
 	}
 	return all, keys
 }

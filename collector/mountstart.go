@@ -40,7 +40,7 @@ func (m *mountSource) ask(emit Emit) {
 		}
 		fs := filesystems[key]
 		reason, err := bounded.Do(calls, askWithin, func() (string, error) {
-			switch fs.first().FSType {
+			switch fs[0].FSType {
 			case "xfs":
 				return m.xfsRefusal(key, visiblePaths(fs, hidden))
 			case "ext4":
@@ -49,7 +49,7 @@ func (m *mountSource) ask(emit Emit) {
 			return "", nil
 		})
 		if err != nil {
-			m.env.log.Info("can't determine whether a filesystem refuses writes", "mount", display.Safe(fs.first().Path, 200), "reason", err)
+			m.env.log.Info("can't determine whether a filesystem refuses writes", "mount", display.Safe(fs[0].Path, 200), "reason", err)
 		}
 		if errors.Is(err, bounded.ErrLate) {
 			hanging++
@@ -57,7 +57,7 @@ func (m *mountSource) ask(emit Emit) {
 		}
 		delete(m.unasked, key)
 		if reason != "" {
-			m.apply(change{key: key, mount: *fs.first(), faulty: true, reason: reason}, emit)
+			m.apply(change{key: key, mount: *fs[0], faulty: true, reason: reason}, emit)
 		}
 	}
 }
@@ -72,11 +72,11 @@ func (m *mountSource) xfsRefusal(key fsKey, paths []string) (reason string, err 
 }
 
 // ext4Refusal checks an ext4 that shows nothing by its superblock, and through a path to it.
-func (m *mountSource) ext4Refusal(key fsKey, fs *mounted, paths []string) (reason string, err error) {
-	if fs.visible() != "" || fs.first().MountReadOnly {
+func (m *mountSource) ext4Refusal(key fsKey, fs mounted, paths []string) (reason string, err error) {
+	if fs.visible() != "" || fs[0].MountReadOnly {
 		return "", nil
 	}
-	stopped, err := m.env.fs.Ext4Stopped(fs.first(), m.env.devices.Device(key.major, key.minor).Name)
+	stopped, err := m.env.fs.Ext4Stopped(fs[0], m.env.devices.Device(key.major, key.minor).Name)
 	if stopped {
 		return reasonErrorPolicy, nil
 	}

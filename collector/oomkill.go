@@ -64,13 +64,17 @@ type oomWant struct {
 	bootNS  uint64
 }
 
+// covers reports whether a kill belongs to the same demand.
+func (w *oomWant) covers(trigger event.Task, bootNS uint64) bool {
+	return w.trigger == trigger && bootNS-w.bootNS < oomGroupWithin
+}
+
 // oomLimit is the limit that caused the latest kill.
 type oomLimit struct {
-	trigger event.Task
-	bootNS  uint64
-	cgroup  event.Cgroup
-	limit   uint64 // bytes
-	usage   uint64
+	oomWant
+	cgroup event.Cgroup
+	limit  uint64 // bytes
+	usage  uint64
 }
 
 // oomGroupWithin is how long the kernel may take to kill the processes of one cgroup
@@ -144,7 +148,7 @@ func (o *oomkill) isKilled(head *bpf.Header, r *bpf.OOMKill) bool {
 func runs(stack []uint64, code []hostfs.Range) bool {
 	for _, f := range code {
 		for _, address := range stack { //nolint:modernize // a call for each address is a tenth of a record's time
-			if f.ContainsReturn(address) {
+			if f.Contains(address - 1) { // a return address: it may be right after the range
 				return true
 			}
 		}
@@ -154,7 +158,7 @@ func runs(stack []uint64, code []hostfs.Range) bool {
 
 // along reports whether another process was killed just before for the same demand.
 func (o *oomkill) along(head *bpf.Header) bool {
-	if o.want.trigger == o.trigger && head.BootNS-o.want.bootNS < oomGroupWithin {
+	if o.want.covers(o.trigger, head.BootNS) {
 		return true
 	}
 	o.want = oomWant{o.trigger, head.BootNS}
@@ -171,19 +175,14 @@ func (o *oomkill) setLimit(head *bpf.Header, r *bpf.OOMKill) {
 		if owner == nil {
 			return
 		}
-		o.last = oomLimit{trigger: o.trigger, bootNS: head.BootNS, cgroup: owner.Cgroup, limit: o.data.Limit, usage: o.data.Usage}
-	case o.last.trigger == o.trigger && head.BootNS-o.last.bootNS < oomGroupWithin && below(&r.Memory, o.last.cgroup.ID):
+		o.last = oomLimit{oomWant{o.trigger, head.BootNS}, owner.Cgroup, o.data.Limit, o.data.Usage}
+	case o.last.covers(o.trigger, head.BootNS) && slices.Contains(r.Memory.ID[:r.Memory.Levels()], o.last.cgroup.ID):
 		o.data.Limit, o.data.Usage = o.last.limit, o.last.usage
 	default:
 		return
 	}
 	o.limit = o.last.cgroup
 	o.data.LimitCgroup = &o.limit
-}
-
-// below reports whether a cgroup is in the chain.
-func below(c *bpf.Chain, id uint64) bool {
-	return slices.Contains(c.ID[:c.Levels()], id)
 }
 
 // scope distinguishes a kill at a cgroup's limit from one because the machine is out of memory: by

@@ -41,7 +41,6 @@ type sockfail struct {
 	attribution
 	names
 	targets *Targets
-	dir     *targetDir
 	prober  *prober
 	drops   dropReasons
 	// destinations caches the text of addresses without a target name.
@@ -61,12 +60,10 @@ type sockfail struct {
 }
 
 func newSockFail(env *environment, l *bpf.Loaded) *sockfail {
-	s := &sockfail{
+	return &sockfail{
 		env: env, loaded: l, attribution: attribution{attributor: env.attributor},
 		targets: env.targets, prober: newProber(env.fs), drops: readDropReasons(env.kernel),
 	}
-	s.dir = newTargetDir(env.cfg.TargetsDir, s.targets, env.log)
-	return s
 }
 
 // openSockFail returns the decoder of a stem in the kernel. It continues to watch the targets of an
@@ -207,16 +204,15 @@ func (s *sockfail) targetName(name string) string {
 
 // poll updates the kernel's targets, and finds the connects that never sent a packet.
 func (s *sockfail) poll(ctx context.Context, now time.Time, _ func(*event.Event)) (time.Duration, error) {
-	err := s.dir.look(ctx)
 	if s.waited {
-		return pollTargets, err // the targets must be known when the records are read
+		return pollTargets, nil // the targets must be known when the records are read
 	}
-	err = errors.Join(err, s.targets.reconcile(func(watched bpf.SockTargets) error {
+	err := s.targets.reconcile(func(watched bpf.SockTargets) error {
 		s.prober.renew()
 		err := s.canary.open(ctx)
 		s.canary.add(&watched)
 		return errors.Join(err, s.loaded.WatchTargets(watched))
-	}))
+	})
 	if n := s.prober.over; n != s.notLooked {
 		s.env.log.Warn("failed connections not analyzed: too many at once", "count", n-s.notLooked)
 		s.notLooked = n

@@ -146,7 +146,7 @@ func (j *judgement) refused(f *facts) {
 // unanswered judges a SYN that was sent, with neither a SYN-ACK nor a reset in return.
 func (j *judgement) unanswered(f *facts) {
 	switch {
-	case isNeighborDrop(f.dropReason), f.neighbor.Failed, f.neighbor.Trying && f.duration >= neighborPatience:
+	case strings.HasPrefix(f.dropReason, "NEIGH_"), f.neighbor.Failed, f.neighbor.Trying && f.duration >= neighborPatience:
 		j.verdict = event.VerdictNeighborFailed
 		j.evidence.add(f.neighborText())
 		j.evidence.add(f.dropText())
@@ -316,8 +316,6 @@ func (f *facts) dropText() string {
 	}
 	return "packet dropped on this node: " + f.dropReason + " at " + f.dropAt
 }
-
-func isNeighborDrop(reason string) bool { return strings.HasPrefix(reason, "NEIGH_") }
 
 // isICMPErrno reports whether the kernel produces this errno from an ICMP error (icmp_err_convert
 // and icmpv6_err_convert). ECONNREFUSED without a reset is port unreachable.

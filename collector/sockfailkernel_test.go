@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -466,8 +467,11 @@ func TestSockFailTargetFile(t *testing.T) {
 	a := newSockAgent(t)
 	dir := filepath.Join(t.TempDir(), "targets.d")
 	ctx, stop := context.WithCancel(t.Context())
+	targets := &targetDir{path: dir, targets: a.s.targets, log: a.s.env.log}
+	var g sync.WaitGroup
+	g.Go(func() { _ = targets.run(ctx) })
+	defer g.Wait()
 	defer stop()
-	a.s.dir = newTargetDir(dir, a.s.targets, a.s.env.log)
 	look := func(n int) {
 		t.Helper()
 		await.UntilShown(t, fmt.Sprintf("%d targets", n), 3*time.Second, func() (bool, string) {
@@ -478,6 +482,10 @@ func TestSockFailTargetFile(t *testing.T) {
 			return got == n, strconv.Itoa(got)
 		})
 	}
+	await.UntilShown(t, "the folder", 3*time.Second, func() (bool, string) {
+		_, err := os.Stat(dir)
+		return err == nil, fmt.Sprint(err)
+	})
 	look(0)
 	file := filepath.Join(dir, "inject.yaml")
 	text := fmt.Sprintf("targets:\n- name: from a file\n  address: 10.97.31.2\n  netns: %d\n", prober.Inode)

@@ -112,6 +112,8 @@ func (s *Sources) Run(ctx context.Context, emit Emit, settle func()) error {
 		}
 		return nil
 	})
+	dir := &targetDir{path: s.env.cfg.TargetsDir, targets: s.env.targets, log: s.env.log}
+	g.Go(func() error { return dir.run(ctx) })
 	g.Go(func() error { return s.stalls.Run(ctx, emit) })
 	g.Go(func() error { return s.gauges.Run(ctx, emit) })
 	g.Go(func() error { return s.runStems(ctx, ring, settle) })

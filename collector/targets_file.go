@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/kernosis/kernosis/collector/document"
@@ -22,9 +21,6 @@ import (
 
 // maxTargetsFile is the size of maxTargets targets in a verbose form.
 const maxTargetsFile = 4 << 20
-
-// retryDir is the pause after a failure before the folder is tried again: each failure is logged.
-const retryDir = 30 * time.Second
 
 // targetFile is the format of a file of targets.
 type targetFile struct {
@@ -95,88 +91,25 @@ func parseTarget(node *yaml.Node) (Target, error) {
 // targetDir keeps the targets of a folder's files in force, using the last valid content of each
 // file. It must be used by one goroutine.
 type targetDir struct {
-	path       string
-	targets    *Targets
-	log        *slog.Logger
-	newWatcher func() (*fsnotify.Watcher, error)
-	watcher    *fsnotify.Watcher
-	retry      time.Time       // earliest retry after a failure
-	files      map[string]bool // files whose targets are in force, or that are invalid
+	path    string
+	targets *Targets
+	log     *slog.Logger
+	files   map[string]bool // files whose targets are in force, or that are invalid
 }
 
-func newTargetDir(path string, targets *Targets, log *slog.Logger) *targetDir {
-	return &targetDir{path: path, targets: targets, log: log, newWatcher: fsnotify.NewWatcher, files: map[string]bool{}}
-}
-
-// look reads the folder at the first call and after a change; it does not wait. It creates the
-// folder if it does not exist. A folder that can't be watched is an error, and is read every
-// retryDir. The watcher is closed when the first call's ctx is done.
-func (d *targetDir) look(ctx context.Context) error {
-	if d.path == "" {
-		return nil
-	}
-	if d.watcher == nil {
-		now := time.Now()
-		if now.Before(d.retry) {
-			return nil
-		}
-		err := d.watch(ctx)
-		if err != nil {
-			d.retry = now.Add(retryDir)
-		}
+// run reads the folder at once and after each change, until ctx is done. It returns nil.
+func (d *targetDir) run(ctx context.Context) error {
+	if d.path != "" {
 		d.read()
-		return err
+		document.Watch(ctx, d.path, d.log, d.read)
 	}
-	changed := false
-	for {
-		select {
-		case ev, ok := <-d.watcher.Events:
-			if !ok {
-				return nil // closed: the agent stops
-			}
-			changed = true
-			if ev.Has(fsnotify.Remove|fsnotify.Rename) && filepath.Clean(ev.Name) == filepath.Clean(d.path) {
-				// The folder itself is gone, so the watch is too.
-				_ = d.watcher.Close()
-				d.watcher = nil
-				d.read()
-				return nil
-			}
-		case err, ok := <-d.watcher.Errors:
-			if !ok {
-				return nil
-			}
-			// The queue has overflowed: some change was not reported.
-			d.log.Warn("can't watch targets", "dir", d.path, "error", err)
-			changed = true
-		default:
-			if changed {
-				d.read()
-			}
-			return nil
-		}
-	}
-}
-
-func (d *targetDir) watch(ctx context.Context) error {
-	if err := os.MkdirAll(d.path, 0o755); err != nil {
-		return fmt.Errorf("targets: %w", err)
-	}
-	w, err := d.newWatcher()
-	if err != nil {
-		return fmt.Errorf("watch targets: %w", err)
-	}
-	if err := w.Add(d.path); err != nil {
-		return errors.Join(fmt.Errorf("watch targets: %w", err), w.Close())
-	}
-	d.watcher = w
-	context.AfterFunc(ctx, func() { _ = w.Close() })
 	return nil
 }
 
-// read puts the targets of all files in force. It logs an invalid file, whose previous targets
-// stay.
+// read puts the targets of all files in force. It creates a folder that does not exist. It logs an
+// invalid file, whose previous targets stay.
 func (d *targetDir) read() {
+	_ = os.MkdirAll(d.path, 0o755) // document.Watch reports a folder that does not exist
 	present := map[string]bool{}
 	entries, err := os.ReadDir(d.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

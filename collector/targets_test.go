@@ -1,7 +1,6 @@
 package collector
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,15 +10,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
 func TestParseTargets(t *testing.T) {
@@ -190,9 +189,12 @@ func TestTargetsReconcileAgain(t *testing.T) {
 func TestTargetDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "targets.d")
 	targets := newTargets()
-	var log bytes.Buffer
-	d := newTargetDir(dir, targets, slog.New(slog.NewTextHandler(&log, nil)))
+	var log logbuffer.Buffer
+	d := &targetDir{path: dir, targets: targets, log: slog.New(slog.NewTextHandler(&log, nil))}
 	ctx, stop := context.WithCancel(t.Context())
+	var g sync.WaitGroup
+	g.Go(func() { _ = d.run(ctx) })
+	defer g.Wait()
 	defer stop()
 	write := func(name, text string) {
 		t.Helper()
@@ -203,15 +205,12 @@ func TestTargetDir(t *testing.T) {
 	wait := func(what string, ok func() bool) {
 		t.Helper()
 		await.UntilShown(t, what, 3*time.Second, func() (bool, string) {
-			if err := d.look(ctx); err != nil {
-				t.Fatal(err)
-			}
 			return ok(), fmt.Sprintf("%d targets, log %s", targets.len(), &log)
 		})
 	}
 	has := func(n int) func() bool { return func() bool { return targets.len() == n } }
 
-	wait("folder made", has(0))
+	wait("folder made", func() bool { _, err := os.Stat(dir); return err == nil })
 	write("a.yaml", "targets:\n- port: 80\n- port: 81\n")
 	write("b.yml", "targets:\n- port: 82\n")
 	write("c.yaml.tmp", "targets:\n- port: 83\n")
@@ -242,38 +241,23 @@ func TestTargetDir(t *testing.T) {
 	wait("watched again", has(1))
 }
 
-// Where no folder can be watched, as at the limit of inotify instances, the folder is read at each
-// retry.
-func TestTargetDirUnwatched(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		targets := newTargets(dir)
-		targets.resume(bpf.SockTargets{Keys: map[bpf.SockTargetKey]bpf.SockTarget{(&Target{Port: 9}).key(): {ID: 1}}})
-		d := newTargetDir(dir, targets, slog.New(slog.DiscardHandler))
-		exhausted := errors.New("too many open files")
-		d.newWatcher = func() (*fsnotify.Watcher, error) { return nil, exhausted }
-		file := filepath.Join(dir, "a.yaml")
-		for _, ports := range [][]uint16{{80}, {80, 81}} {
-			text := []byte("targets:\n")
-			for _, port := range ports {
-				text = fmt.Appendf(text, "- port: %d\n", port)
-			}
-			if err := os.WriteFile(file, text, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := d.look(t.Context()); !errors.Is(err, exhausted) {
-				t.Errorf("error %v", err)
-			}
-			var got []uint16
-			for _, target := range targets.sources[file] {
-				got = append(got, target.Port)
-			}
-			if !slices.Equal(got, ports) || targets.waiting() {
-				t.Errorf("targets of ports %v, want %v; waiting for the folder: %v", got, ports, targets.waiting())
-			}
-			time.Sleep(retryDir)
-		}
-	})
+// Targets of an earlier run are kept until the folder was read.
+func TestTargetDirIsAwaited(t *testing.T) {
+	dir := t.TempDir()
+	targets := newTargets(dir)
+	targets.resume(bpf.SockTargets{Keys: map[bpf.SockTargetKey]bpf.SockTarget{(&Target{Port: 9}).key(): {ID: 1}}})
+	if !targets.waiting() {
+		t.Error("not waiting for the folder")
+	}
+	file := filepath.Join(dir, "a.yaml")
+	if err := os.WriteFile(file, []byte("targets: [{port: 80}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := &targetDir{path: dir, targets: targets, log: slog.New(slog.DiscardHandler)}
+	d.read()
+	if got := targets.sources[file]; len(got) != 1 || got[0].Port != 80 || targets.waiting() {
+		t.Errorf("targets %+v; waiting for the folder: %v", got, targets.waiting())
+	}
 }
 
 func FuzzParseTargets(f *testing.F) {

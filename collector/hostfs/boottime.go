@@ -37,18 +37,11 @@ func newClock(read func() (wall, before, after int64)) *Clock {
 func (c *Clock) Wall(boot time.Duration) time.Time {
 	// The event's own time serves as the current time, so usually no system call is needed; an old
 	// event never causes a sample.
-	if int64(boot)-c.sampled.Load() >= int64(clockResample) {
-		c.resample()
+	if int64(boot)-c.sampled.Load() >= int64(clockResample) && c.mu.TryLock() { // one samples for all
+		c.offset.Store(c.sample())
+		c.mu.Unlock()
 	}
 	return time.Unix(0, int64(boot)+c.offset.Load()).UTC()
-}
-
-func (c *Clock) resample() {
-	if !c.mu.TryLock() {
-		return // another goroutine is sampling
-	}
-	defer c.mu.Unlock()
-	c.offset.Store(c.sample())
 }
 
 // sample returns wall - boot from the tightest of three bracketed readings, so that a preemption

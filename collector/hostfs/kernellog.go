@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"os"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -81,16 +82,9 @@ const (
 
 // recordNumber parses the decimal number before the next comma.
 func recordNumber(b []byte) (n uint64, rest []byte, ok bool) {
-	for i, c := range b {
-		switch {
-		case c == ',' && i > 0:
-			return n, b[i+1:], true
-		case c < '0' || c > '9' || i >= 19: // more would not fit
-			return 0, nil, false
-		}
-		n = n*10 + uint64(c-'0')
-	}
-	return 0, nil, false
+	digits, rest, ok := bytes.Cut(b, []byte{','})
+	n, err := strconv.ParseUint(string(digits), 10, 64)
+	return n, rest, ok && err == nil
 }
 
 // dictionary parses the lines after the text.

@@ -55,7 +55,10 @@ func (w *MountWatcher) Run(ctx context.Context, fn func()) error {
 		case <-time.After(w.settle):
 		}
 		// The kernel raises POLLPRI once for all changes since the last poll.
-		fds := []unix.PollFd{{Fd: int32(done.Fd()), Events: unix.POLLIN}, {Fd: int32(file.Fd()), Events: unix.POLLPRI}}
+		fds := []unix.PollFd{
+			{Fd: int32(done.Fd()), Events: unix.POLLIN},
+			{Fd: int32(file.Fd()), Events: unix.POLLPRI},
+		}
 		_, err := unix.Poll(fds, -1)
 		for errors.Is(err, unix.EINTR) { // a signal of the Go scheduler
 			_, err = unix.Poll(fds, -1)

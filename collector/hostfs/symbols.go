@@ -135,10 +135,6 @@ type Range struct{ Start, End uint64 } // End is the first address after it
 // Contains reports whether addr lies in the range.
 func (r Range) Contains(addr uint64) bool { return r.Start <= addr && addr < r.End }
 
-// ContainsReturn reports whether a call in the range pushed this return address; that may be the
-// address right after the range.
-func (r Range) ContainsReturn(addr uint64) bool { return r.Contains(addr - 1) }
-
 // Ranges returns the code ranges of functions of the kernel image, read in one pass without keeping
 // a table. A key is a symbol's full name: besides a wanted name itself there may be the parts and
 // copies that a compiler makes of it ("name.isra.0", "name.constprop.0", "name.part.0",
@@ -151,33 +147,27 @@ func (f FS) Ranges(names ...string) (map[string]Range, error) {
 	}
 	defer file.Close()
 	found := make(map[string]Range, len(names))
-	var open []string // found, but their end is not known yet
+	var open []string // the symbols at the last address found: their end is not known yet
 	err = scanKallsyms(file, func(s *symbolLine) {
 		if len(s.module) > 0 {
 			return
 		}
-		if len(open) > 0 {
-			// The image's symbols are sorted; aliases share an address.
-			kept := open[:0]
+		if len(open) > 0 && s.addr > found[open[0]].Start { // the image's symbols are sorted
 			for _, name := range open {
-				if r := found[name]; s.addr > r.Start {
-					found[name] = Range{r.Start, s.addr}
-				} else {
-					kept = append(kept, name)
-				}
+				found[name] = Range{found[name].Start, s.addr}
 			}
-			open = kept
+			open = open[:0]
 		}
 		if !s.isText() {
 			return
 		}
 		for _, name := range names {
-			if isVariant(s.name, name) {
-				if _, dup := found[string(s.name)]; !dup {
-					key := string(s.name)
-					found[key] = Range{Start: s.addr}
-					open = append(open, key)
-				}
+			if !isVariant(s.name, name) {
+				continue
+			}
+			if key := string(s.name); found[key] == (Range{}) {
+				found[key] = Range{Start: s.addr}
+				open = append(open, key)
 			}
 		}
 	})

@@ -24,9 +24,9 @@ type waitRule struct {
 	reason string
 	// hint: the function has many purposes; its callers may be more specific.
 	hint bool
-	// over are the kinds of hints that the rule overrides if it matches further out. A rule that
-	// is not a hint decides alone if there was no hint before it.
-	over []string
+	// over is the kind of hint that the rule overrides if it matches further out. A rule that is not a
+	// hint decides alone if there was no hint before it.
+	over string
 	// next: only a direct caller of the hint's function counts.
 	next bool
 	// top: the rule applies only if the function itself sleeps, not a function called by it.
@@ -60,7 +60,7 @@ func lockWaits() []waitRule {
 			// sb_start_write and similar functions take a percpu_rwsem that freeze_super holds for
 			// writing; since v5.11 (8a3c84b649b0) they are inlined in these callers.
 			kind: WaitFrozenFilesystem, reason: "its filesystem is frozen: a write waits for the thaw",
-			over: []string{percpu}, next: true,
+			over: percpu, next: true,
 			functions: []string{
 				"sb_start_", "mnt_want_write", "vfs_write", "vfs_iter_write", "vfs_fallocate", "vfs_copy_file_range",
 				"vfs_truncate", "do_sys_ftruncate", "do_ftruncate", "kiocb_start_write", "kiocb_modify", "file_start_write",
@@ -101,7 +101,7 @@ func memoryWaits() []waitRule {
 	return []waitRule{
 		{
 			kind: WaitMemoryReclaim, reason: "memory is short: the allocation waits until some is freed",
-			over: []string{WaitDisk}, // until v5.15 it sleeps in io_schedule_timeout
+			over: WaitDisk, // until v5.15 it sleeps in io_schedule_timeout
 			functions: []string{
 				"reclaim_throttle", "throttle_direct_reclaim", "congestion_wait", "wait_iff_congested",
 				"mem_cgroup_handle_over_high", "mem_cgroup_oom_synchronize", "mem_cgroup_wait_acct_move",
@@ -109,7 +109,7 @@ func memoryWaits() []waitRule {
 		},
 		{
 			kind: WaitMemoryReclaim, reason: "memory is short: the allocation waits for pages to be written back",
-			over:      []string{WaitDisk},
+			over:      WaitDisk,
 			functions: []string{"shrink_", "try_to_free_", "do_try_to_free_"},
 		},
 	}
@@ -119,7 +119,7 @@ func serverWaits() []waitRule {
 	return []waitRule{
 		{
 			kind: WaitNFS, reason: "an NFS server has not answered",
-			over: []string{WaitDisk},
+			over: WaitDisk,
 			functions: []string{
 				"rpc_wait_", "rpc_execute", "nfs_wait_", "nfs4_wait_", "nfs_direct_wait", "nfs_iocounter_wait", "nfs4_handle_exception",
 				"nfs4_call_sync", "nlmclnt_block", "nlmclnt_call", "xprt_destroy",
@@ -127,21 +127,21 @@ func serverWaits() []waitRule {
 		},
 		{
 			kind: WaitNFS, reason: "pages of a file on NFS: its server has not answered",
-			over: []string{WaitDisk}, refinesOnly: true,
+			over: WaitDisk, refinesOnly: true,
 			functions: []string{"nfs_", "nfs3_", "nfs4_", "nfs41_", "nfs42_"},
 		},
 		{
 			kind: WaitFUSE, reason: "the process that serves a FUSE filesystem has not answered",
-			over:      []string{WaitDisk},
+			over:      WaitDisk,
 			functions: []string{"request_wait_answer", "fuse_simple_request", "fuse_request_send", "fuse_get_req", "fuse_wait_", "fuse_set_nowrite", "fuse_sync_writes"},
 		},
 		{
 			kind: WaitFUSE, reason: "pages of a file on FUSE: the process that serves it has not answered",
-			over: []string{WaitDisk}, refinesOnly: true, functions: []string{"fuse_"},
+			over: WaitDisk, refinesOnly: true, functions: []string{"fuse_"},
 		},
 		{
 			kind: WaitNetworkFilesystem, reason: "the server of a network filesystem (SMB, Ceph, 9P, AFS) has not answered",
-			over: []string{WaitDisk},
+			over: WaitDisk,
 			functions: []string{
 				"wait_for_response", "compound_send_recv", "cifs_wait_", "ceph_mdsc_wait", "ceph_mdsc_do_request", "ceph_wait_on_",
 				"wait_caps", "ceph_osdc_wait_", "p9_client_rpc", "p9_virtio_request", "netfs_wait_", "afs_wait_", "afs_make_call",
@@ -149,7 +149,7 @@ func serverWaits() []waitRule {
 		},
 		{
 			kind: WaitNetworkFilesystem, reason: "pages of a file on a network filesystem (SMB, Ceph, 9P, AFS): its server has not answered",
-			over: []string{WaitDisk}, refinesOnly: true,
+			over: WaitDisk, refinesOnly: true,
 			functions: []string{"cifs_", "smb2_", "ceph_", "v9fs_", "netfs_", "afs_"},
 		},
 	}
@@ -166,7 +166,7 @@ func diskWaits() []waitRule {
 		},
 		{
 			kind: WaitJournal, reason: "a buffer that an ext4 journal's commit is writing",
-			over: []string{WaitDisk}, functions: []string{"do_get_write_access"},
+			over: WaitDisk, functions: []string{"do_get_write_access"},
 		},
 		{
 			kind: WaitDisk, reason: "XFS or btrfs waits for its log, a buffer or a transaction",
@@ -250,7 +250,7 @@ func WaitCauseOf(stack []string) WaitCause {
 				continue // means nothing by itself
 			case hintAt >= 0 && rule.hint && rule.kind == found.Kind && i == hintAt+1:
 				hintAt = i // still the same wait
-			case hintAt < 0, slices.Contains(rule.over, found.Kind):
+			case hintAt < 0, rule.over == found.Kind:
 				found = WaitCause{rule.kind, function, rule.reason}
 				if !rule.hint {
 					return found
