@@ -1,15 +1,18 @@
 package logs
 
 import (
-	"slices"
+	"bytes"
+	"fmt"
+	"regexp"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
 )
 
 // Line is one line of a log. It and what it refers to are valid only during the call that hands it
 // over; use [Line.Clone] to keep one.
 //
-// Text, Subsystem and Device are untrusted input: anybody may have logged them. Only their length
-// is bounded.
+// Text is untrusted input: anybody may have logged it. Only its length is bounded.
 type Line struct {
 	// Time is the wall clock time according to the log, or the time of reading if the log has
 	// none.
@@ -33,9 +36,6 @@ type Line struct {
 	Origin string
 	// Unit is the systemd unit of the writer, if the source knows it.
 	Unit string
-	// Subsystem and Device are what the line is about according to the kernel ("block", "b8:0";
-	// see Documentation/ABI/testing/dev-kmsg); nil if the kernel names none.
-	Subsystem, Device []byte
 	// Text is the line without its line end and without the contents of the other fields. A
 	// journal entry of several lines has them all, separated by "\n". A record of the kernel's log
 	// is one line, in which a newline is "\x0a".
@@ -47,31 +47,69 @@ type Line struct {
 // Clone returns a copy that stays valid.
 func (l *Line) Clone() Line {
 	c := *l
-	c.Subsystem, c.Device, c.Text = slices.Clone(l.Subsystem), slices.Clone(l.Device), slices.Clone(l.Text)
+	c.Text = bytes.Clone(l.Text)
 	return c
 }
 
 // PriorityName returns the name of a syslog level, 0 (emerg) to 7 (debug); ""
 // for any other number.
 func PriorityName(level int) string {
-	switch level {
-	case 0:
-		return "emerg"
-	case 1:
-		return "alert"
-	case 2:
-		return "crit"
-	case 3:
-		return "err"
-	case 4:
-		return "warning"
-	case 5:
-		return "notice"
-	case 6:
-		return "info"
-	case 7:
-		return "debug"
-	default:
+	if level < 0 || level >= len(priorityNames) {
 		return ""
 	}
+	return priorityNames[level]
+}
+
+//nolint:gochecknoglobals // a constant
+var priorityNames = [...]string{"emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"}
+
+// crash matches the kernel's message about a crashed process. Most of these begin with the name
+// that the process gave itself and often name a file later on; both can contain the words of any
+// other message.
+//
+// The expression matches what the kernel prints after the name. The name has at most 15 bytes
+// (TASK_COMM_LEN), its control characters appear as "\xNN" in [Line.Text], and it may itself
+// contain "[1]: ". The kernel prints more behind the "]" than a name could hold. So a process
+// can't hide a message that has its name elsewhere, such as the message of a hung task.
+//
+//	app[12]: segfault at 0 ip … sp … error 4 in app[…]           x86 (arch/x86/mm/fault.c), sparc
+//	app[12]: segfault (11) at 0 nip … lr … code 1 in app[…]      powerpc; also "bus error" and others
+//	app[12]: unhandled exception: DABT …, in app[…]              arm64; "unhandled signal" riscv
+//	app[12]: unhandled level 2 translation fault (11) at 0x…     arm64 before 4.20, arm
+//	traps: app[12] trap invalid opcode ip:… sp:… error:0 in app[…]
+//	app[12] bad frame in rt_sigreturn frame:… ip:… sp:… orax:… in app[…]
+//	traps: app[12] attempts to use CLI/STI, pretending it's a NOP, ip:… in app[…]
+//	app.bin: app: potentially unexpected fatal signal 11.        kernel/signal.c (kernel.print-fatal-signals)
+var crash = regexp.MustCompile(`(?s)^(?:traps: )?(?:\\x[0-9a-f]{2}|.){0,15}?\[\d+\](?:` +
+	`: segfault at [0-9a-f]|: [a-z ]+ \(\d+\) at [0-9a-f]+ nip [0-9a-f]` +
+	`|: unhandled (?:exception: |signal \d+ code 0x|[\w ()]*fault \(\d+\) at 0x)` +
+	`| .* ip:[0-9a-f]+ (?:cs:[0-9a-f]+ )?sp:[0-9a-f]+ [a-z]+:| attempts to use CLI/STI)` +
+	`|: potentially unexpected fatal signal \d+\.$`)
+
+// Author returns [event.OriginProcess] for a kernel line whose text begins with that of a process:
+// a crash, or the rest of a message that others interrupted. For any other line it returns Origin.
+func (l *Line) Author() string {
+	if l.Origin == event.OriginKernel && (l.Continues || crash.Match(l.Text)) {
+		return event.OriginProcess
+	}
+	return l.Origin
+}
+
+// EscapeControl returns a kernel message as one line: each control character becomes "\xNN", as
+// /dev/kmsg prints it. Text without control characters is returned as it is.
+func EscapeControl(text []byte) []byte {
+	for i, c := range text {
+		if c < ' ' || c == 0x7f {
+			out := append(make([]byte, 0, len(text)+16), text[:i]...)
+			for _, c := range text[i:] {
+				if c < ' ' || c == 0x7f {
+					out = fmt.Appendf(out, `\x%02x`, c)
+				} else {
+					out = append(out, c)
+				}
+			}
+			return out
+		}
+	}
+	return text
 }

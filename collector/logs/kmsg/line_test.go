@@ -34,7 +34,7 @@ func TestLineOfARecord(t *testing.T) {
 		t.Errorf("a record of now is reported with time %v", got.Time)
 	}
 	if got.Seq != 9 || got.Priority != "err" || got.Origin != event.OriginKernel || got.BootTime <= 0 ||
-		string(got.Subsystem) != "block" || string(got.Device) != "b8:0" || !got.Continues {
+		string(got.Text) != "text" || !got.Continues {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -98,4 +98,12 @@ func BenchmarkReader(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/flood, "ns/line")
 	b.ReportMetric(0, "ns/op")
+}
+
+func TestOnlyFacility0IsTheKernel(t *testing.T) {
+	for facility := -1; facility < 300; facility++ {
+		if name := facilityName(facility); (name == "kernel") != (facility == 0) || name == "" {
+			t.Errorf("facility %d is %q", facility, name)
+		}
+	}
 }

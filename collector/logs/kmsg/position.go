@@ -1,17 +1,12 @@
 package kmsg
 
 import (
-	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/logs"
 )
-
-// ErrPosition is returned for text that is not a Position of this package.
-var ErrPosition = errors.New("not a position in the kernel's log")
 
 // position is how far the log was handed over.
 type position struct {
@@ -34,17 +29,15 @@ func (p position) text() logs.Position {
 	return logs.Position(text)
 }
 
-func parsePosition(text logs.Position) (position, error) {
-	boot, rest, ok := strings.Cut(string(text), " ")
+// parsePosition returns false for text that is not a Position of this package.
+func parsePosition(text logs.Position) (p position, ok bool) {
+	boot, rest, _ := strings.Cut(string(text), " ")
 	number, rest, _ := strings.Cut(rest, " ")
 	clock, _, _ := strings.Cut(rest, " ")
 	next, err := strconv.ParseUint(number, 10, 64)
-	p := position{boot: boot, next: next}
+	p = position{boot: boot, next: next}
 	if clock != "" && err == nil {
 		p.offset, err = time.ParseDuration(clock)
 	}
-	if !ok || boot == "" || err != nil {
-		return position{}, fmt.Errorf("%.100q: %w", text, ErrPosition)
-	}
-	return p, nil
+	return p, boot != "" && err == nil
 }

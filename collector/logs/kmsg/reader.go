@@ -3,12 +3,8 @@ package kmsg
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
@@ -43,9 +39,8 @@ type Reader struct {
 	open   func(context.Context, string) (device, error)
 	buffer int // size of the read buffer
 
-	mu   sync.Mutex
-	pos  position
-	have bool // pos is set
+	mu  sync.Mutex
+	pos position // its boot is empty before the first one
 }
 
 // New returns a Reader that has not opened anything yet.
@@ -61,7 +56,7 @@ func New(cfg Config) *Reader {
 func (r *Reader) Position() logs.Position {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.have {
+	if r.pos.boot == "" {
 		return r.cfg.Position
 	}
 	return r.pos.text()
@@ -91,37 +86,32 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 
 func (r *Reader) setPosition(p position) {
 	r.mu.Lock()
-	r.pos, r.have = p, true
+	r.pos = p
 	r.mu.Unlock()
 }
 
-// run reads until ctx ends.
-func (s *stream) run(ctx context.Context) error {
-	for ctx.Err() == nil {
-		n, err := s.dev.read(s.buf)
-		var handled error
-		switch {
-		case err == nil && n > 0:
-			handled = s.record(s.buf[:n])
-		case errors.Is(err, unix.EAGAIN):
-			if handled = s.atEnd(); handled == nil {
-				err = s.dev.wait(ctx)
-			}
-			s.waited = true
-		case errors.Is(err, unix.EINVAL):
-			handled, err = s.tooLong(), nil
-		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINTR):
-			// Overrun: the next record's number shows how many were lost.
-			err = nil
-		case err == nil:
-			err = io.ErrUnexpectedEOF // kmsg has no end
-		}
-		if handled != nil {
-			return handled
-		}
-		if err != nil {
-			return fmt.Errorf("read %s: %w", s.r.cfg.Path, err)
-		}
+// Once hands over the existing records, and returns nil. It returns the error of handle or of ctx,
+// or why the log can't be read. Use it instead of Run.
+func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
+	open := r.open
+	r.open = func(ctx context.Context, path string) (device, error) {
+		dev, err := open(ctx, path)
+		return finite{dev}, err
 	}
-	return nil
+	err := r.Run(ctx, handle)
+	switch {
+	case errors.Is(err, errEnd):
+		return nil
+	case err == nil:
+		return ctx.Err()
+	}
+	return err
 }
+
+// errEnd is returned by wait of a finite device.
+var errEnd = errors.New("end of the log")
+
+// finite is a log that ends when there is nothing left to read.
+type finite struct{ device }
+
+func (finite) wait(context.Context) error { return errEnd }

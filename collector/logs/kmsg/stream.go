@@ -1,8 +1,15 @@
 package kmsg
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
 )
@@ -41,14 +48,13 @@ type stream struct {
 
 	rec  hostfs.KernelRecord
 	line logs.Line
-	loss logs.Loss
 }
 
 // start decides where to begin.
 func (s *stream) start() error {
 	if s.r.cfg.Position != "" {
-		pos, err := parsePosition(s.r.cfg.Position)
-		if err == nil {
+		pos, ok := parsePosition(s.r.cfg.Position)
+		if ok {
 			s.known = true
 			if pos.boot == s.r.boot {
 				s.next, s.saved = pos.next, true
@@ -65,6 +71,37 @@ func (s *stream) start() error {
 	s.skip, s.skipTo, s.cutoff = true, time.Now().Add(skipAtMost), -1
 	if s.r.cfg.Lookback > 0 {
 		s.cutoff = max(0, hostfs.Monotonic()-s.r.cfg.Lookback)
+	}
+	return nil
+}
+
+// run reads until ctx ends.
+func (s *stream) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		n, err := s.dev.read(s.buf)
+		var handled error
+		switch {
+		case err == nil && n > 0:
+			handled = s.record(s.buf[:n])
+		case errors.Is(err, unix.EAGAIN):
+			if handled = s.atEnd(); handled == nil {
+				err = s.dev.wait(ctx)
+			}
+			s.waited = true
+		case errors.Is(err, unix.EINVAL):
+			handled, err = s.tooLong(), nil
+		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINTR):
+			// Overrun: the next record's number shows how many were lost.
+			err = nil
+		case err == nil:
+			err = io.ErrUnexpectedEOF // kmsg has no end
+		}
+		if handled != nil {
+			return handled
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", s.r.cfg.Path, err)
+		}
 	}
 	return nil
 }
@@ -127,7 +164,6 @@ func (s *stream) fill() {
 	s.line = logs.Line{
 		Time: s.clock.Wall(boot), BootTime: boot, Seq: s.rec.Seq, Stamp: s.rec.Time,
 		Priority: logs.PriorityName(s.rec.Level), Origin: facilityName(s.rec.Facility),
-		Subsystem: s.rec.Subsystem, Device: s.rec.Device,
 		Text: s.rec.Text, Continues: s.rec.Fragment,
 	}
 }
@@ -177,6 +213,21 @@ func (s *stream) lose(reason logs.Reason, lines uint64) error {
 	if s.skip {
 		return nil
 	}
-	s.loss = logs.Loss{Reason: reason, Lines: lines}
-	return s.handle(logs.Item{Loss: &s.loss})
+	return s.handle(logs.Item{Loss: &logs.Loss{Reason: reason, Lines: lines}})
+}
+
+// facilityName returns the name of the facility; only the kernel's is trustworthy.
+func facilityName(facility int) string {
+	if facility < 0 || facility >= len(facilityNames) {
+		return "unknown"
+	}
+	return facilityNames[facility]
+}
+
+// facilityNames is a constant table, indexed by number; see syslog(3).
+//
+//nolint:gochecknoglobals // immutable, and read for every record
+var facilityNames = [...]string{
+	event.OriginKernel, "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp",
+	"ntp", "audit", "alert", "clock", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 }

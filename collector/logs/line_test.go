@@ -3,9 +3,37 @@ package logs
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
 )
+
+func TestCloneOutlivesTheCall(t *testing.T) {
+	buf := []byte("text")
+	line := Line{Time: time.Unix(1, 0), Seq: 7, Priority: "err", Origin: event.OriginKernel, Text: buf}
+	clone := line.Clone()
+	clear(buf)
+	if string(clone.Text) != "text" {
+		t.Errorf("the clone changed with the buffer: %+v", clone)
+	}
+	if clone.Seq != 7 || clone.Priority != "err" || !clone.Time.Equal(line.Time) {
+		t.Errorf("the clone differs: %+v", clone)
+	}
+}
+
+func TestPriorityName(t *testing.T) {
+	want := []string{"emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"}
+	for level, name := range want {
+		if got := PriorityName(level); got != name {
+			t.Errorf("PriorityName(%d) = %q, want %q", level, got, name)
+		}
+	}
+	for _, level := range []int{-1, 8, 30} {
+		if got := PriorityName(level); got != "" {
+			t.Errorf("PriorityName(%d) = %q, want none", level, got)
+		}
+	}
+}
 
 func TestAuthor(t *testing.T) {
 	const longest = "15 bytes of it." // may hold anything
