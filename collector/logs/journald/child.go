@@ -51,25 +51,19 @@ func startChild(ctx context.Context, root, command string, args []string) (*chil
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Chroot: root}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	c := &child{out: out, cancel: cancel, done: make(chan struct{})}
-	started := make(chan error, 1)
-	go func() {
-		defer close(c.done)
-		err := process.StartTied(cmd)
-		_ = in.Close() // the child has its own copy
-		started <- err
-		if err == nil {
-			c.exit = cmd.Wait()
-			c.err = said.explain(c.exit)
-		}
-	}()
-	if err := <-started; err != nil {
+	err = process.StartTied(cmd)
+	_ = in.Close() // the child has its own copy
+	if err != nil {
 		cancel()
-		<-c.done
 		_ = out.Close()
 		return nil, fmt.Errorf("start journalctl: %w", err)
 	}
-	c.pid = cmd.Process.Pid
+	c := &child{out: out, pid: cmd.Process.Pid, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.exit = cmd.Wait()
+		c.err = said.explain(c.exit)
+	}()
 	return c, nil
 }
 

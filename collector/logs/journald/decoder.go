@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 )
 
@@ -69,7 +72,7 @@ func (d *Decoder) Next(e *Entry) error {
 		case inLine && to == nil:
 			err = e.number(name, value)
 		case inLine:
-			d.keep(to, value, isMessage)
+			*to = append((*to)[:0], value[:min(len(value), d.limit(isMessage))]...)
 		case to == nil:
 			_, err = d.binary(nil, false)
 		default:
@@ -80,7 +83,7 @@ func (d *Decoder) Next(e *Entry) error {
 			return err
 		}
 		if isMessage {
-			// The part of the line that keep dropped counts as well.
+			// The part of the line that was not kept counts as well.
 			e.MessageSize = uint64(len(*to)) + cut
 			if inLine {
 				e.MessageSize = uint64(len(value)) + cut
@@ -96,7 +99,7 @@ func (d *Decoder) line() (line []byte, cut uint64, err error) {
 		return line[:len(line)-1], 0, nil
 	}
 	if !errors.Is(err, bufio.ErrBufferFull) {
-		return nil, 0, noPartial(err)
+		return nil, 0, err
 	}
 	// The buffer is larger than any text that is kept, but the next read reuses it: copy the
 	// beginning.
@@ -108,17 +111,9 @@ func (d *Decoder) line() (line []byte, cut uint64, err error) {
 			return line, cut - 1, nil
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
-			return nil, 0, noPartial(err)
+			return nil, 0, err
 		}
 	}
-}
-
-// noPartial turns an end of input within an entry into a plain io.EOF.
-func noPartial(err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return io.EOF
-	}
-	return err
 }
 
 // limit returns how many bytes of a value are kept.
@@ -129,22 +124,18 @@ func (d *Decoder) limit(isMessage bool) int {
 	return maxValue
 }
 
-func (d *Decoder) keep(to *[]byte, value []byte, isMessage bool) {
-	*to = append((*to)[:0], value[:min(len(value), d.limit(isMessage))]...)
-}
-
 // binary reads a value preceded by its size, and returns how many bytes of it were not kept.
 func (d *Decoder) binary(to *[]byte, isMessage bool) (cut uint64, err error) {
 	head, err := d.r.Peek(8)
 	if err != nil {
-		return 0, noPartial(err)
+		return 0, err
 	}
 	size := binary.LittleEndian.Uint64(head)
 	if size > maxField {
 		return 0, fmt.Errorf("a field of %d bytes: %w", size, ErrFormat)
 	}
 	if _, err := d.r.Discard(8); err != nil {
-		return 0, noPartial(err)
+		return 0, err
 	}
 	keep := uint64(0)
 	if to != nil {
@@ -153,21 +144,21 @@ func (d *Decoder) binary(to *[]byte, isMessage bool) (cut uint64, err error) {
 	for left := keep; left > 0; {
 		b, err := d.r.Peek(int(min(left, bufferSize/2)))
 		if err != nil {
-			return 0, noPartial(err)
+			return 0, err
 		}
 		*to = append(*to, b...)
 		left -= uint64(len(b))
 		if _, err := d.r.Discard(len(b)); err != nil {
-			return 0, noPartial(err)
+			return 0, err
 		}
 	}
 	cut = size - keep
 	if _, err := d.r.Discard(int(cut)); err != nil {
-		return 0, noPartial(err)
+		return 0, err
 	}
 	end, err := d.r.ReadByte()
 	if err != nil {
-		return 0, noPartial(err)
+		return 0, err
 	}
 	if end != '\n' {
 		return 0, fmt.Errorf("a field is longer than its size of %d bytes: %w", size, ErrFormat)
@@ -195,4 +186,51 @@ func (e *Entry) number(name, value []byte) error {
 	}
 	*to = n
 	return nil
+}
+
+// ParseJSON parses one entry as "journalctl -o json" writes it: an object whose values are
+// strings, arrays of bytes if a value is not text, arrays of values if a field occurs several
+// times, or null if a value is too long.
+func ParseJSON(line []byte, e *Entry) error {
+	e.reset()
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(line, &fields); err != nil {
+		return fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		value, err := jsonValue(fields[name])
+		if err != nil {
+			return fmt.Errorf("field %.100q: %w", name, ErrFormat)
+		}
+		if to := e.field([]byte(name)); to != nil {
+			*to = value
+		} else if err := e.number([]byte(name), value); err != nil {
+			return err
+		}
+	}
+	if e.Realtime == 0 {
+		return fmt.Errorf("no __REALTIME_TIMESTAMP: %w", ErrFormat)
+	}
+	e.MessageSize = uint64(len(e.Message))
+	return nil
+}
+
+func jsonValue(raw json.RawMessage) ([]byte, error) {
+	var text string
+	if err := json.Unmarshal(raw, &text); err == nil { // null too
+		return []byte(text), nil
+	}
+	var codes []uint16 // encoding/json would expect Base64 for []byte
+	if err := json.Unmarshal(raw, &codes); err == nil {
+		value := make([]byte, len(codes))
+		for i, c := range codes {
+			value[i] = byte(c)
+		}
+		return value, nil
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil || len(list) == 0 {
+		return nil, ErrFormat
+	}
+	return jsonValue(list[0])
 }

@@ -3,6 +3,8 @@ package journald
 import (
 	"bytes"
 	"strconv"
+
+	"github.com/kernosis/kernosis/collector/logs"
 )
 
 // Entry is one entry of a journal, with the fields that are used. Its slices are valid until the
@@ -113,4 +115,11 @@ func sameEntry(a, b []byte) bool {
 		}
 	}
 	return true
+}
+
+// Line returns the entry as a single line, in the form that a Reader hands over, without BootTime.
+func (e *Entry) Line() logs.Line {
+	s := session{names: make(map[string]string), boot: "none"}
+	s.fill(e)
+	return s.line
 }

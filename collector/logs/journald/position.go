@@ -1,16 +1,11 @@
 package journald
 
 import (
-	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/logs"
 )
-
-// ErrPosition is returned for text that is not a Position of this package.
-var ErrPosition = errors.New("not a position in a journal")
 
 // maxCursor is longer than any cursor: five numbers of at most 32 digits.
 const maxCursor = 256
@@ -30,22 +25,14 @@ func (p position) text() logs.Position {
 	return logs.Position(p.filter + " " + p.cursor)
 }
 
-func parsePosition(text logs.Position) (position, error) {
-	filter, where, ok := strings.Cut(string(text), " ")
-	if !ok || filter == "" {
-		return position{}, fmt.Errorf("%.100q: %w", text, ErrPosition)
-	}
+// parsePosition returns false for text that is not a Position of this package.
+func parsePosition(text logs.Position) (p position, ok bool) {
+	filter, where, _ := strings.Cut(string(text), " ")
 	if digits, ok := strings.CutPrefix(where, "@"); ok {
 		since, err := strconv.ParseInt(digits, 10, 64)
-		if err != nil || since < 0 {
-			return position{}, fmt.Errorf("%.100q: %w", text, ErrPosition)
-		}
-		return position{filter: filter, since: since}, nil
+		return position{filter: filter, since: since}, filter != "" && err == nil && since >= 0
 	}
-	if !isCursor(where) {
-		return position{}, fmt.Errorf("%.100q: %w", text, ErrPosition)
-	}
-	return position{filter: filter, cursor: where}, nil
+	return position{filter: filter, cursor: where}, filter != "" && isCursor(where)
 }
 
 // isCursor reports whether journalctl accepts s as a cursor: names of one letter with hexadecimal

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -121,8 +123,8 @@ func (r *Reader) setCursor(cursor []byte) {
 // called from the calling goroutine; while it runs, journalctl waits. If journalctl is missing or
 // ends, Run reports that and starts it again.
 func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
-	s := &session{r: r, handle: handle, boot: bootID(), names: map[string]string{}}
-	if err := s.begin(); err != nil {
+	s, err := r.begin(handle)
+	if err != nil {
 		return err
 	}
 	for pause := r.pause; ; pause = min(2*pause, lastPause) {
@@ -131,7 +133,7 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 		if s.handleErr != nil {
 			return s.handleErr
 		}
-		if ended(ctx) {
+		if ctx.Err() != nil {
 			return nil
 		}
 		s.r.cfg.Status(err)
@@ -146,7 +148,44 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 	}
 }
 
-func ended(ctx context.Context) bool { return ctx.Err() != nil }
+// Once hands over the existing entries, and returns nil; entries written in the meantime may be
+// included. It returns the error of handle or of ctx, or why the journal can't be read, for
+// example ErrNoFiles. Use it instead of Run.
+func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
+	s, err := r.begin(handle)
+	if err != nil {
+		return err
+	}
+	command, err := r.command(r.cfg.Root)
+	if err != nil {
+		return err
+	}
+	args := slices.DeleteFunc(s.args(), func(a string) bool { return a == "--follow" || a == "--no-tail" })
+	c, err := startChild(ctx, r.cfg.Root, command, args)
+	if err != nil {
+		return err
+	}
+	s.first = s.cursor != nil
+	err = s.decode(c)
+	if errors.Is(err, io.EOF) && s.handleErr == nil {
+		<-c.done // it has closed its output: it exits, or is killed with ctx
+		err = c.exit
+	}
+	said := c.stop()
+	switch {
+	case s.handleErr != nil:
+		return s.handleErr
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return fmt.Errorf("read journal: %w", errors.Join(err, said))
+	case s.entries == 0:
+		if err := r.look(); err != nil {
+			return fmt.Errorf("read journal: %w", err)
+		}
+	}
+	return nil
+}
 
 // args returns the arguments for journalctl.
 func (s *session) args() []string {
@@ -167,6 +206,3 @@ func (s *session) args() []string {
 	}
 	return append(args, s.r.cfg.Filter.matches(machine)...)
 }
-
-// bootID returns the ID of this boot as journald writes it; "" if it can't be read.
-func bootID() string { return strings.ReplaceAll(hostfs.BootID(), "-", "") }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
@@ -258,7 +259,7 @@ func TestHandleFails(t *testing.T) {
 // Lines of this boot have a time since boot.
 func TestBootTime(t *testing.T) {
 	j := newJournal(t)
-	boot := bootID()
+	boot := strings.ReplaceAll(hostfs.BootID(), "-", "")
 	if len(boot) != 32 {
 		t.Fatalf("boot id %q", boot)
 	}

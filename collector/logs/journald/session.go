@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
@@ -34,34 +35,34 @@ type session struct {
 
 	entry Entry
 	line  logs.Line
-	loss  logs.Loss
 	names map[string]string // one string per name, because the same names come again and again
 }
 
 // maxNames bounds the number of cached strings.
 const maxNames = 1024
 
-// begin decides where to begin.
-func (s *session) begin() error {
-	start := position{since: max(0, time.Now().Add(-s.r.cfg.Lookback).UnixMicro())}
-	filter := s.r.cfg.Filter.sum()
-	if s.r.cfg.Position != "" {
-		saved, err := parsePosition(s.r.cfg.Position)
-		if err == nil {
+// begin returns the session of a run, which begins at the configured place.
+func (r *Reader) begin(handle func(logs.Item) error) (*session, error) {
+	boot := strings.ReplaceAll(hostfs.BootID(), "-", "") // as journald writes it; "" if it can't be read
+	s := &session{r: r, handle: handle, boot: boot, names: map[string]string{}}
+	start := position{since: max(0, time.Now().Add(-r.cfg.Lookback).UnixMicro())}
+	if r.cfg.Position != "" {
+		if saved, ok := parsePosition(r.cfg.Position); ok {
 			start = saved
 		} else if err := s.lose(logs.BadPosition, 0, 0); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	s.since = start.since
+	filter := r.cfg.Filter.sum()
 	if start.cursor != "" {
 		s.cursor, s.gapless = []byte(start.cursor), start.filter == filter
 	}
 	start.filter = filter
-	s.r.mu.Lock()
-	s.r.begun = start
-	s.r.mu.Unlock()
-	return nil
+	r.mu.Lock()
+	r.begun = start
+	r.mu.Unlock()
+	return s, nil
 }
 
 // follow runs journalctl, and returns why it ended. It restarts one that does not watch all of
@@ -271,8 +272,7 @@ func (s *session) name(b []byte) string {
 }
 
 func (s *session) lose(reason logs.Reason, lines, bytes uint64) error {
-	s.loss = logs.Loss{Reason: reason, Lines: lines, Bytes: bytes}
-	return s.handle(logs.Item{Loss: &s.loss})
+	return s.handle(logs.Item{Loss: &logs.Loss{Reason: reason, Lines: lines, Bytes: bytes}})
 }
 
 // suspended returns how long this machine was suspended since boot, which journald's monotonic
