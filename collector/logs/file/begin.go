@@ -22,12 +22,12 @@ func (s *follower) begin() error {
 	}
 	s.known = nil
 	if s.start != "" {
-		pos, posErr := parsePosition(s.start)
+		pos, ok := parsePosition(s.start)
 		if k := s.r.dec.kernel; k != nil {
 			k.stamp = time.Duration(pos.Stamp) * time.Microsecond
 			k.passed = k.stamp
 		}
-		if posErr == nil {
+		if ok {
 			if pos.Lines > 0 {
 				s.lines = pos.Lines
 			}
@@ -86,11 +86,8 @@ func (s *follower) beginAt(pos position, path found, pathErr error) error {
 // number. It also returns the rotated files that were present at that moment.
 func (s *follower) find(pos position, path found) (same *tail, all []listed) {
 	look := func(f *os.File, st fileStat, p packing) (exact bool) {
-		t := &tail{f: f, name: s.name, stat: st, offset: pos.Offset, lines: newSplitter(s.r.maxLine)}
-		if p != plain {
-			t.packed = newPacked(f, p)
-		}
-		if !pos.isIn(t) {
+		t := s.newTail(f, st, p)
+		if t.offset = pos.Offset; !pos.isIn(t) {
 			return false
 		}
 		exact = st.ino == pos.Ino && st.dev == pos.Dev
@@ -151,16 +148,15 @@ func (s *follower) beginNow(path found, pathErr error) error {
 		closeFile(path.f)
 		return nil // next opens the first file, rotated or not
 	}
-	t := s.newTail(path)
+	t := s.newTail(path.f, path.stat, plain)
 	t.head = head
-	offset, err := lastLine(t.f, t.stat.size, s.r.maxLine)
-	if err != nil {
+	var err error
+	if t.offset, err = lastLine(t.f, t.stat.size, s.r.maxLine); err != nil {
 		s.begun = false
 		closeFile(path.f)
 		s.report(err)
 		return nil
 	}
-	t.offset = offset
 	s.open(t)
 	return nil
 }

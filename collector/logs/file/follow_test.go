@@ -222,7 +222,7 @@ func TestWithoutInotify(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &watch{path: log.path}
-	if w.follow([]string{log.path}) || w.events() != nil || w.errors() != nil {
+	if w.follow([]string{log.path}) || w.events != nil || w.errors != nil {
 		t.Error("a watch without inotify watches")
 	}
 	w.again()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"sync"
 	"time"
 
@@ -37,7 +38,6 @@ type follower struct {
 	steps   uint64 // of all looks
 
 	line   logs.Line
-	loss   logs.Loss
 	record record
 }
 
@@ -227,14 +227,18 @@ func (s *follower) next() bool {
 		s.name, s.known = path.name, nil
 		s.noteOlder(listHeads(s.name), path.f, path.head())
 	}
-	s.open(s.newTail(path))
+	s.open(s.newTail(path.f, path.stat, plain))
 	s.report(nil)
 	return true
 }
 
-// newTail returns a tail at the start of the file.
-func (s *follower) newTail(f found) *tail {
-	return &tail{f: f.f, name: f.name, stat: f.stat, lines: newSplitter(s.r.maxLine)}
+// newTail returns a tail at the start of a file of the current name.
+func (s *follower) newTail(f *os.File, st fileStat, p packing) *tail {
+	t := &tail{f: f, name: s.name, stat: st, lines: newSplitter(s.r.maxLine)}
+	if p != plain {
+		t.packed = newPacked(f, p)
+	}
+	return t
 }
 
 // open makes t the current file.

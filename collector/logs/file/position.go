@@ -2,16 +2,11 @@ package file
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"hash/fnv"
 	"strconv"
 
 	"github.com/kernosis/kernosis/collector/logs"
 )
-
-// ErrPosition is returned for text that is not a Position of this package.
-var ErrPosition = errors.New("not a position in a file")
 
 // position is how far a file was handed over.
 type position struct {
@@ -63,15 +58,13 @@ func (p position) text() logs.Position {
 	return logs.Position(b)
 }
 
-func parsePosition(text logs.Position) (position, error) {
-	var p position
-	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		return position{}, fmt.Errorf("%.100q: %w", text, ErrPosition)
+// parsePosition returns false for text that is not a Position of this package.
+func parsePosition(text logs.Position) (p position, ok bool) {
+	if json.Unmarshal([]byte(text), &p) != nil || len(p.Known) > maxSiblings || p.Offset < 0 ||
+		p.Head < 0 || p.Head > headSize || int64(p.Head) > p.Offset || p.Fresh != (p.Ino == 0) {
+		return position{}, false
 	}
-	if len(p.Known) > maxSiblings || p.Offset < 0 || p.Head < 0 || p.Head > headSize || int64(p.Head) > p.Offset || p.Fresh != (p.Ino == 0) {
-		return position{}, fmt.Errorf("%.100q: %w", text, ErrPosition)
-	}
-	return p, nil
+	return p, true
 }
 
 // checksum returns the FNV-1a hash: it distinguishes logs but need not resist attackers.

@@ -70,7 +70,9 @@ func (s *follower) unread(c sibling, head []byte) (t *tail, ok bool) {
 	case !isKnown && s.known.copied(c.stat, own):
 		s.known.add(newKnown(c.stat, own, c.stat.size))
 	default:
-		return &tail{f: f, name: s.name, stat: c.stat, head: own, offset: k.read, lines: newSplitter(s.r.maxLine)}, true
+		t = s.newTail(f, c.stat, plain)
+		t.head, t.offset = own, k.read
+		return t, true
 	}
 	closeFile(f)
 	return nil, true
@@ -79,8 +81,7 @@ func (s *follower) unread(c sibling, head []byte) (t *tail, ok bool) {
 // unreadPacked is unread for a compressed file that is not known. It is created after the file at
 // the path was truncated, so it is no copy of that file.
 func (s *follower) unreadPacked(c sibling, f *os.File, own []byte) *tail {
-	t := s.newTail(found{f: f, name: s.name, stat: c.stat})
-	t.packed = newPacked(f, c.packing)
+	t := s.newTail(f, c.stat, c.packing)
 	t.unpackHead() // an error comes up again when the file is read
 	if s.ofCurrent(t, c.packing) {
 		return nil
@@ -196,12 +197,11 @@ func (s *follower) openCopy(c sibling, t *tail) (copied *tail, ok bool) {
 		return nil, false
 	}
 	own, err := readHead(f)
-	lines := newSplitter(s.r.maxLine)
-	lines.cutting, lines.cut = t.lines.cutting, t.lines.cut
-	copied = &tail{f: f, name: t.name, stat: c.stat, head: own, offset: t.offset, lines: lines, grown: t.grown}
+	copied = s.newTail(f, c.stat, c.packing)
+	copied.name, copied.head, copied.offset, copied.grown = t.name, own, t.offset, t.grown
+	copied.lines.cutting, copied.lines.cut = t.lines.cutting, t.lines.cut
 	size := c.stat.size
 	if c.packing != plain {
-		copied.packed = newPacked(f, c.packing)
 		copied.unpackHead()
 		size = int64(copied.packed.unpackedSize(size))
 	}

@@ -3,7 +3,10 @@ package file
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
 // layout is a layout of package time, with what it leaves out.
@@ -75,4 +78,24 @@ func (l *layout) parse(text string, now time.Time) (time.Time, error) {
 // onDay returns t's time of day on another day.
 func onDay(t time.Time, year int, month time.Month, day int) time.Time {
 	return time.Date(year, month, day, t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), t.Location())
+}
+
+// maxZone bounds /etc/localtime, which has some 4 KiB.
+const maxZone = 1 << 20
+
+// hostZone returns the time zone of the host mounted at root, which its daemons use for times
+// without a zone. It returns nil if it is unknown, or if root is this file system.
+func hostZone(root string) *time.Location {
+	if root == "" || filepath.Clean(root) == "/" {
+		return nil
+	}
+	data, err := hostfs.New(root).ReadFile("/etc/localtime", maxZone)
+	if err != nil {
+		return nil
+	}
+	zone, err := time.LoadLocationFromTZData("Local", data)
+	if err != nil {
+		return nil
+	}
+	return zone
 }

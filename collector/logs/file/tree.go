@@ -137,15 +137,4 @@ func statFD(fd int) (fileStat, error) {
 }
 
 // stat returns the state of an open file.
-func stat(f *os.File) (fileStat, error) {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return fileStat{}, err
-	}
-	var st fileStat
-	var statErr error
-	if err := conn.Control(func(fd uintptr) { st, statErr = statFD(int(fd)) }); err != nil {
-		return fileStat{}, err
-	}
-	return st, statErr
-}
+func stat(f *os.File) (fileStat, error) { return statFD(int(f.Fd())) }

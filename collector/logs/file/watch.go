@@ -14,19 +14,22 @@ import (
 // watch reports changes in the folders of a file. Without inotify (no instances left, a network
 // file system) it reports nothing, and the reader depends on polling.
 type watch struct {
-	w    *fsnotify.Watcher // nil: inotify is not available
-	log  *slog.Logger
-	path string // as configured
-	dirs []string
-	stem string // common prefix of the relevant names in these folders
+	w      *fsnotify.Watcher // nil: inotify is not available
+	events <-chan fsnotify.Event
+	errors <-chan error
+	log    *slog.Logger
+	path   string // as configured
+	dirs   []string
+	stem   string // common prefix of the relevant names in these folders
 }
 
 func newWatch(path string, log *slog.Logger) *watch {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		log.Warn("changes to a log file are detected late", "path", path, "error", err)
+		return &watch{log: log, path: path}
 	}
-	return &watch{w: w, log: log, path: path}
+	return &watch{w: w, events: w.Events, errors: w.Errors, log: log, path: path}
 }
 
 // follow watches the folders of these files. It reports whether it added a folder.
@@ -87,21 +90,6 @@ func common(a, b string) string {
 	return a[:min(len(a), len(b))]
 }
 
-// events returns the channel of changes; without inotify it is nil and never receives.
-func (w *watch) events() <-chan fsnotify.Event {
-	if w.w == nil {
-		return nil
-	}
-	return w.w.Events
-}
-
-func (w *watch) errors() <-chan error {
-	if w.w == nil {
-		return nil
-	}
-	return w.w.Errors
-}
-
 // matters reports whether an event may concern the file or one of its rotations. Other files of
 // /var/log are written all the time.
 func (w *watch) matters(e fsnotify.Event) bool {
@@ -118,13 +106,13 @@ func (w *watch) wait(ctx context.Context, timeUp <-chan time.Time) bool {
 		case <-timeUp:
 			w.again()
 			return true
-		case e, ok := <-w.events():
+		case e, ok := <-w.events:
 			if ok && !w.matters(e) {
 				continue
 			}
 			w.drain()
 			return true
-		case err := <-w.errors():
+		case err := <-w.errors:
 			// The event queue overflowed: anything may have happened.
 			w.log.Debug("missed changes to a log file", "path", w.path, "error", err)
 			return true
@@ -136,7 +124,7 @@ func (w *watch) wait(ctx context.Context, timeUp <-chan time.Time) bool {
 func (w *watch) drain() {
 	for {
 		select {
-		case _, ok := <-w.events():
+		case _, ok := <-w.events:
 			if !ok {
 				return
 			}

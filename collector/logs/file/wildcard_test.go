@@ -27,11 +27,11 @@ func checkWildcard(t *testing.T, expr string, line []byte) {
 
 func TestWildcard(t *testing.T) {
 	for expr, isOne := range map[string]bool{
-		`kernel: \[.*\] (.*)`: true, `msg="([^\n]*)"`: true, "a": true, "^a$": true, "a$": true, "^.*a.*$": true, "(.*)a": true,
-		"(a.*)b": true, ".*a(.*)b.*": true, "(a)(.*)": true, "a.*b.*a": true, "ab.*b": true, "(?s)a(.*)": true, "((.*)a)": true,
-		"": false, ".*": false, "(.*)": false, "a.*?b": false, "a+": false, "[ab].*": false, "(?i)a": false, "a|b": false,
-		"a(b)": false, "(a)b": false, "a.b": false, "a(b)?": false, "(?m)^a": false, `\ba`: false, "a.*\uFFFD": false,
-		strings.Repeat("a.*", 9): false,
+		`kernel: \[.*\] (.*)`: true, `msg="([^\n]*)"`: true, ".*a(.*)b.*": true, "(?s)a(.*)": true, "(.*)a": true, "a.*(.*)b": true,
+		"a(.*).*b": true, "a.*b(.*)a": true, "ab(.*)b.*b": true, "(.*).*a": true,
+		"": false, ".*": false, "(.*)": false, "a.*?b": false, "a+": false, "[ab].*": false, "(?i)a(.*)": false, "a|b": false,
+		"a(b)": false, "a.b(.*)": false, "a(b)?": false, "(?m)^a(.*)": false, `\ba(.*)`: false, "a(.*)\uFFFD": false,
+		"a": false, "^a(.*)": false, "a(.*)$": false, "a.*b": false, "(a.*)b": false, "(a)(.*)": false, "a(.*)b(.*)": false,
 	} {
 		if got := parseWildcard(expr) != nil; got != isOne {
 			t.Errorf("parseWildcard(%q): %v", expr, got)
@@ -46,10 +46,10 @@ func TestWildcard(t *testing.T) {
 }
 
 func FuzzWildcard(f *testing.F) {
-	f.Add("a*b(*", []byte("aabab"))
-	f.Add("(*a*)b$", []byte("xaabxxb"))
-	f.Add("^ab*(ab*)", []byte("ab abab"))
-	f.Add("*(*a*)*", []byte("a\xff"))
+	f.Add("a*b(*)", []byte("aabab"))
+	f.Add("(*)a*b", []byte("xaabxxb"))
+	f.Add("ab*(*)ab", []byte("ab abab"))
+	f.Add("*a(*)*", []byte("a\xff"))
 	// The star means ".*": that way the mutator makes more valid expressions.
 	f.Fuzz(func(t *testing.T, pattern string, line []byte) {
 		expr := strings.ReplaceAll(pattern, "*", ".*")
