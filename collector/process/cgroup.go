@@ -87,10 +87,8 @@ type Group struct {
 	fd       int  // of dir
 	serial   int  // suffix of dir
 	killed   bool // to be replaced before the next program
-	max      int
 	counted  bool // the kernel doesn't limit its processes
 	disabled atomic.Bool
-	log      *slog.Logger
 }
 
 // OpenGroups creates the directory dir for control groups. It kills processes that an earlier
@@ -115,7 +113,7 @@ func OpenGroups(dir string, limits Limits, log *slog.Logger) (*Groups, error) {
 
 // Make creates a control group. The name must not be in use.
 func (s *Groups) Make(name string) (*Group, error) {
-	g := &Group{of: s, base: filepath.Join(s.dir, name), fd: -1, max: s.limits.Processes, log: s.log}
+	g := &Group{of: s, base: filepath.Join(s.dir, name), fd: -1}
 	if err := g.open(); err != nil {
 		return nil, err
 	}
@@ -173,7 +171,7 @@ func (g *Group) open() error {
 		return &os.PathError{Op: "make control group", Path: dir, Err: err}
 	}
 	g.dir, g.fd = dir, fd
-	g.counted = os.WriteFile(filepath.Join(dir, "pids.max"), []byte(strconv.Itoa(g.max)), 0) != nil
+	g.counted = os.WriteFile(filepath.Join(dir, "pids.max"), []byte(strconv.Itoa(g.of.limits.Processes)), 0) != nil
 	if g.of.limits.Memory > 0 {
 		// Without the controller, the caller has other means.
 		_ = os.WriteFile(filepath.Join(dir, "memory.max"), []byte(strconv.FormatInt(g.of.limits.Memory, 10)), 0)
@@ -214,5 +212,5 @@ func (g *Group) enter() (fd int, ok bool) {
 // unusable disables the group, because no program can be started in it.
 func (g *Group) unusable(err error) {
 	g.disabled.Store(true)
-	g.log.Warn("programs run without a control group", "cgroup", g.dir, "error", err)
+	g.of.log.Warn("programs run without a control group", "cgroup", g.dir, "error", err)
 }

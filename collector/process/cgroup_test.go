@@ -44,7 +44,7 @@ func TestControlGroupThatCannotBeEntered(t *testing.T) {
 	}
 	defer dir.Close()
 	var log bytes.Buffer
-	g := &Group{of: &Groups{}, dir: dir.Name(), fd: int(dir.Fd()), log: slog.New(slog.NewTextHandler(&log, nil))}
+	g := &Group{of: &Groups{log: slog.New(slog.NewTextHandler(&log, nil))}, dir: dir.Name(), fd: int(dir.Fd())}
 	for range 2 {
 		p := Program{Path: testprogram.Script(t, "echo ran"), Timeout: patience, Group: g}
 		if o := p.Run(t.Context()); o.Err != nil || string(o.Stdout) != "ran\n" {
@@ -54,7 +54,7 @@ func TestControlGroupThatCannotBeEntered(t *testing.T) {
 	if n := strings.Count(log.String(), "programs run without a control group"); n != 1 || !strings.Contains(log.String(), "bad file descriptor") {
 		t.Errorf("log: %s", log.String())
 	}
-	p := Program{Path: testprogram.Script(t, "echo ran"), Timeout: patience, Strict: true, Group: &Group{of: g.of, fd: g.fd, log: g.log}}
+	p := Program{Path: testprogram.Script(t, "echo ran"), Timeout: patience, Strict: true, Group: &Group{of: g.of, fd: g.fd}}
 	if o := p.Run(t.Context()); o.Err == nil || o.Stdout != nil {
 		t.Errorf("it ran without its group: %v %q", o.Err, o.Stdout)
 	}
@@ -62,7 +62,7 @@ func TestControlGroupThatCannotBeEntered(t *testing.T) {
 	if o := p.Run(t.Context()); o.Err == nil || o.Stdout != nil {
 		t.Errorf("it ran without its group: %v %q", o.Err, o.Stdout)
 	}
-	p = Program{Path: "/no/such", Timeout: patience, Group: &Group{fd: int(dir.Fd()), log: g.log}}
+	p = Program{Path: "/no/such", Timeout: patience, Group: &Group{of: g.of, fd: g.fd}}
 	if o := p.Run(t.Context()); !errors.Is(o.Err, fs.ErrNotExist) || p.Group.disabled.Load() {
 		t.Errorf("%v", o.Err)
 	}
@@ -194,8 +194,7 @@ func TestWhatAKilledAgentLeftIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-left.exited
-	close(left.release)
-	<-left.ended
+	_ = left.cmd.Wait()
 	left.stdout.close()
 	left.stderr.close()
 	await.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })

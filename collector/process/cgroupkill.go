@@ -3,7 +3,6 @@ package process
 import (
 	"bytes"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -98,9 +97,6 @@ func killMember(dir string, pid int) {
 	}
 }
 
-// counts reports whether the processes of the group have to be counted.
-func (g *Group) counts() bool { return g != nil && g.counted }
-
 // overfull reports whether the group has more processes than allowed.
 func (g *Group) overfull() bool {
 	f, err := os.Open(filepath.Join(g.dir, "cgroup.procs"))
@@ -108,29 +104,28 @@ func (g *Group) overfull() bool {
 		return false
 	}
 	defer f.Close()
-	buf, lines := make([]byte, 4<<10), 0
-	for lines <= g.max {
+	buf, lines, most := make([]byte, 4<<10), 0, g.of.limits.Processes
+	for lines <= most {
 		n, err := f.Read(buf)
 		lines += bytes.Count(buf[:n], []byte{'\n'})
 		if err != nil {
 			break
 		}
 	}
-	return lines > g.max
+	return lines > most
 }
 
-// killGroup kills every process in the directory of a [Group], and reports whether it may have had
-// any.
-func killGroup(dir string, singly bool, log *slog.Logger) bool {
+// kill kills every process in the directory of a [Group], and reports whether it may have had any.
+func (s *Groups) kill(dir string) bool {
 	has, err := populated(dir)
 	if err == nil && !has {
 		return false
 	}
 	if err == nil {
-		err = killAll(dir, singly, time.Now().Add(time.Second))
+		err = killAll(dir, s.singly, time.Now().Add(time.Second))
 	}
 	if err != nil {
-		log.Warn("control group of a program was not killed", "cgroup", dir, "error", err)
+		s.log.Warn("control group of a program was not killed", "cgroup", dir, "error", err)
 	}
 	return true
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -109,12 +108,9 @@ type process struct {
 	both           *merged
 	group          *Group // nil: it is in none
 	dir            string // of the group when it was started
-	confined       bool
 
-	exited  chan struct{} // closed when it has exited, and is a zombie
-	release chan struct{} // closed when it may be waited for
-	ended   chan struct{} // closed when it was waited for
-	waited  error         // error of waiting
+	exited <-chan struct{} // closed when it has exited, and is a zombie
+	ended  chan struct{}   // closed when it was waited for
 }
 
 // start starts the program in its control group, or without one if that is not possible.
@@ -154,20 +150,15 @@ func (p *Program) fork(cgroup int) (*process, error) {
 	cmd := exec.Command(p.Path, p.Args...)
 	cmd.Env, cmd.Dir, cmd.ExtraFiles = p.Env, p.Dir, p.Files
 	cmd.Stdout, cmd.Stderr = outEnd, errEnd
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: p.User}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: p.User}
 	if cgroup >= 0 {
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, cgroup
 	}
-	run := &process{
-		cmd: cmd, stdout: stdout, stderr: stderr, both: both, confined: p.Confined,
-		exited: make(chan struct{}), release: make(chan struct{}), ended: make(chan struct{}),
-	}
+	run := &process{cmd: cmd, stdout: stdout, stderr: stderr, both: both, ended: make(chan struct{})}
 	if cgroup >= 0 {
 		run.group, run.dir = p.Group, p.Group.dir
 	}
-	started := make(chan error, 1)
-	go run.hold(started)
-	err = <-started
+	run.exited, err = startTied(cmd, p.Confined)
 	_, _ = outEnd.Close(), errEnd.Close() // the program has them
 	if err != nil {
 		return nil, errors.Join(err, stdout.r.Close(), stderr.r.Close())
@@ -177,66 +168,31 @@ func (p *Program) fork(cgroup int) (*process, error) {
 	return run, nil
 }
 
-// hold starts the process and waits for it, all on one thread, because the death signal is sent
-// when the thread that forked ends.
-func (r *process) hold(started chan<- error) {
-	runtime.LockOSThread()
-	err := error(nil)
-	if r.confined {
-		// The thread keeps these settings, so it is not unlocked: it ends with this goroutine.
-		err = confine()
-	} else {
-		defer runtime.UnlockOSThread()
-	}
-	if err == nil {
-		err = r.cmd.Start()
-	}
-	started <- err
-	if err != nil {
-		return
-	}
-	awaitExit(r.cmd.Process.Pid)
-	close(r.exited)
-	<-r.release
-	r.waited = r.cmd.Wait()
-	close(r.ended)
-}
-
-// confine prevents this thread, and what it forks, from gaining rights.
-func confine() error {
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("set no_new_privs: %w", err)
-	}
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
-		return fmt.Errorf("clear ambient capabilities: %w", err)
-	}
-	return nil
-}
-
 // supervise waits for the process, and kills it when its time is up. Afterwards it kills what the
 // process left behind.
 func (r *process) supervise(ctx context.Context, limit time.Duration) Outcome {
 	o := Outcome{Started: true}
 	if o.Err = r.watch(ctx, limit); o.Err == nil {
-		r.drained(drainFor)
+		within(drainFor, r.stdout.done, r.stderr.done)
 	}
 	if r.kill() {
 		r.group.killed = true
 	}
-	if o.Err != nil && !r.exitsWithin(killFor) {
+	if o.Err != nil && !within(killFor, r.exited) {
 		o.Err = errors.Join(o.Err, ErrStuck)
 		go func() {
 			<-r.exited
-			r.kill() // another run may have the group by now, in another directory
-			close(r.release)
+			r.kill()         // another run may have the group by now, in another directory
+			_ = r.cmd.Wait() // its result was reported as stuck
+			close(r.ended)
 		}()
 	} else {
-		r.drained(drainFor) // killed processes close their ends by themselves
-		close(r.release)
-		<-r.ended
+		within(drainFor, r.stdout.done, r.stderr.done) // killed processes close their ends by themselves
+		err := r.cmd.Wait()
+		close(r.ended)
 		if o.State = r.cmd.ProcessState; o.State == nil {
 			// Another part of this process has waited for it.
-			o.Err = errors.Join(o.Err, fmt.Errorf("wait for %s: %w", r.cmd.Path, r.waited))
+			o.Err = errors.Join(o.Err, fmt.Errorf("wait for %s: %w", r.cmd.Path, err))
 		}
 	}
 	r.stdout.close()
@@ -255,7 +211,7 @@ func (r *process) watch(ctx context.Context, limit time.Duration) error {
 		up = timer.C
 	}
 	var count <-chan time.Time // never receives, unless the group has to be counted
-	if r.group.counts() {
+	if r.group != nil && r.group.counted {
 		ticker := time.NewTicker(countEvery)
 		defer ticker.Stop()
 		count = ticker.C
@@ -277,18 +233,12 @@ func (r *process) watch(ctx context.Context, limit time.Duration) error {
 }
 
 // kill kills the process group, and the processes in the control group in which it was started.
-// group is true if there were any. It must not be called once release is closed.
+// group is true if there were any. It must not be called once the process was waited for.
 func (r *process) kill() (group bool) {
 	// The leader is alive or a zombie, so the number still belongs to its group.
 	_ = unix.Kill(-r.cmd.Process.Pid, unix.SIGKILL)
-	return r.group != nil && killGroup(r.dir, r.group.of.singly, r.group.log)
+	return r.group != nil && r.group.of.kill(r.dir)
 }
-
-// exitsWithin reports whether the process ends within d.
-func (r *process) exitsWithin(d time.Duration) bool { return within(d, r.exited) }
-
-// drained waits at most d for the end of the output.
-func (r *process) drained(d time.Duration) { within(d, r.stdout.done, r.stderr.done) }
 
 // within reports whether all channels are closed within d.
 func within(d time.Duration, all ...<-chan struct{}) bool {

@@ -3,6 +3,7 @@ package process
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"os/exec"
 	"runtime"
 	"syscall"
@@ -11,30 +12,43 @@ import (
 )
 
 // StartTied starts a command that the kernel kills when this process ends for any reason;
-// SysProcAttr.Pdeathsig may be another signal than SIGKILL. The kernel sends that signal when the
-// thread that forked ends, and Go ends a thread with a goroutine that is locked to it. So the
-// command has a thread of its own, which stays until the command has exited. The caller waits for
-// the command as usual.
+// SysProcAttr.Pdeathsig may be another signal than SIGKILL. The caller waits for the command as usual.
 func StartTied(cmd *exec.Cmd) error {
+	_, err := startTied(cmd, false)
+	return err
+}
+
+// startTied is StartTied; a confined command can't gain rights. exited is closed when the command has
+// exited, and is a zombie.
+//
+// The kernel sends the death signal when the thread that forked ends, and Go ends a thread with a
+// goroutine that is locked to it. So the command has a thread of its own, which stays until the
+// command has exited.
+func startTied(cmd *exec.Cmd, confined bool) (exited <-chan struct{}, err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Pdeathsig = cmp.Or(cmd.SysProcAttr.Pdeathsig, syscall.SIGKILL)
-	started := make(chan error, 1)
+	started, end := make(chan error, 1), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		var pid int
+		var err error
+		if confined {
+			// The thread keeps these settings, so it is not unlocked: it ends with this goroutine.
+			err = confine()
+		} else {
+			defer runtime.UnlockOSThread()
+		}
 		if err == nil {
-			pid = cmd.Process.Pid
+			err = cmd.Start()
 		}
 		started <- err
 		if err == nil {
-			awaitExit(pid)
+			awaitExit(cmd.Process.Pid)
+			close(end)
 		}
 	}()
-	return <-started
+	return end, <-started
 }
 
 // awaitExit returns when a child has exited. It leaves the zombie, and with it the number of the
@@ -45,4 +59,15 @@ func awaitExit(pid int) {
 			return
 		}
 	}
+}
+
+// confine prevents this thread, and what it forks, from gaining rights.
+func confine() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("set no_new_privs: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("clear ambient capabilities: %w", err)
+	}
+	return nil
 }
