@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -77,36 +78,14 @@ func (c Config) normal() (Config, error) {
 	if c.Name == "" {
 		wrong("name is missing")
 	}
-	for _, d := range []struct {
-		field string
-		value *time.Duration
-		unset time.Duration
-	}{
-		{"invokeInterval", &c.InvokeInterval, DefaultInvokeInterval},
-		{"timeout", &c.Timeout, DefaultTimeout},
-		{"spread", &c.Spread, DefaultSpread},
-	} {
-		if *d.value < 0 {
-			wrong("%s %v: want more than 0", d.field, *d.value)
-		} else if *d.value == 0 {
-			*d.value = d.unset
-		}
-	}
-	for _, n := range []struct {
-		field string
-		value *int
-		unset int
-	}{
-		{"maxOutputLength", &c.MaxOutputLength, DefaultMaxOutputLength},
-		{"concurrency", &c.Concurrency, DefaultConcurrency},
-		{"maxProcesses", &c.MaxProcesses, DefaultMaxProcesses},
-	} {
-		if *n.value < 0 {
-			wrong("%s %d: want more than 0", n.field, *n.value)
-		} else if *n.value == 0 {
-			*n.value = n.unset
-		}
-	}
+	errs = append(errs,
+		setDefault("invokeInterval", &c.InvokeInterval, DefaultInvokeInterval),
+		setDefault("timeout", &c.Timeout, DefaultTimeout),
+		setDefault("spread", &c.Spread, DefaultSpread),
+		setDefault("maxOutputLength", &c.MaxOutputLength, DefaultMaxOutputLength),
+		setDefault("concurrency", &c.Concurrency, DefaultConcurrency),
+		setDefault("maxProcesses", &c.MaxProcesses, DefaultMaxProcesses),
+	)
 	if len(c.Checks) == 0 {
 		wrong("checks: want at least one")
 	}
@@ -138,14 +117,19 @@ func (c Config) normal() (Config, error) {
 	return c, nil
 }
 
+// setDefault sets a value that is not set. It returns an error if the value is negative.
+func setDefault[N int | time.Duration](field string, value *N, unset N) error {
+	if *value < 0 {
+		return fmt.Errorf("%s %v: want more than 0", field, *value)
+	}
+	*value = cmp.Or(*value, unset)
+	return nil
+}
+
 // with returns the check with the set's values for those that it lacks.
 func (c Check) with(set Config) Check {
-	if c.Timeout == 0 {
-		c.Timeout = set.Timeout
-	}
-	if c.InvokeInterval == 0 {
-		c.InvokeInterval = set.InvokeInterval
-	}
+	c.Timeout = cmp.Or(c.Timeout, set.Timeout)
+	c.InvokeInterval = cmp.Or(c.InvokeInterval, set.InvokeInterval)
 	if abs, err := filepath.Abs(c.Path); err == nil {
 		c.Path = abs // exec would search for a bare name in PATH
 	}
