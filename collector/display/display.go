@@ -7,7 +7,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/width"
 )
 
 const mark = "…"
@@ -108,4 +111,26 @@ func Exact(d time.Duration) string {
 		s = strings.TrimSuffix(s, "0m")
 	}
 	return s
+}
+
+// Cells returns how many terminal cells a text takes, without its colour sequences.
+func Cells(s string) int {
+	n := 0
+	for s != "" {
+		before, rest, coloured := strings.Cut(s, "\x1b[")
+		for _, r := range before {
+			switch k := width.LookupRune(r).Kind(); {
+			case unicode.In(r, unicode.Mn, unicode.Me):
+			case k == width.EastAsianWide || k == width.EastAsianFullwidth:
+				n += 2
+			default:
+				n++
+			}
+		}
+		if !coloured {
+			break
+		}
+		_, s, _ = strings.Cut(rest, "m")
+	}
+	return n
 }

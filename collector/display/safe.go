@@ -1,6 +1,7 @@
 package display
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -15,29 +16,14 @@ func Safe(s string, limit int) string {
 	if len(s) <= limit && IsSafe(s) {
 		return s
 	}
-	cut := false
-	if len(s) > limit {
-		s, cut = s[:limit], true
-		for i := 0; i < utf8.UTFMax && len(s) > 0 && !utf8.ValidString(s[max(0, len(s)-utf8.UTFMax):]); i++ {
-			// A rune cut in half at the limit is dropped; bytes that were
-			// invalid before the cut are escaped below.
-			r, size := utf8.DecodeLastRuneInString(s)
-			if r != utf8.RuneError || size != 1 {
-				break
-			}
-			s = s[:len(s)-1]
-		}
-	}
+	cut := len(s) > limit
+	s = Prefix(s, limit)
 	var b strings.Builder
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		switch {
 		case r == utf8.RuneError && size == 1:
-			b.WriteString(`\x`)
-			if s[i] < 0x10 {
-				b.WriteByte('0')
-			}
-			b.WriteString(strconv.FormatUint(uint64(s[i]), 16))
+			fmt.Fprintf(&b, `\x%02x`, s[i])
 		case printable(r):
 			b.WriteString(s[i : i+size])
 		default:
@@ -91,25 +77,14 @@ func Bounded(s string, limit int) string {
 
 // IsSafe reports whether [Safe] would return s unchanged.
 func IsSafe(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < 0x20 || c == 0x7f {
-			return false
-		} else if c >= utf8.RuneSelf {
-			return isSafeUnicode(s)
-		}
-	}
-	return true
-}
-
-func isSafeUnicode(s string) bool {
 	for i, r := range s {
-		if !printable(r) {
-			return false
-		}
-		if r == utf8.RuneError {
-			if _, size := utf8.DecodeRuneInString(s[i:]); size == 1 {
+		switch {
+		case r < utf8.RuneSelf:
+			if r < ' ' || r == 0x7f {
 				return false
 			}
+		case !printable(r), r == utf8.RuneError && !strings.HasPrefix(s[i:], "\ufffd"): // not UTF-8
+			return false
 		}
 	}
 	return true

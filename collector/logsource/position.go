@@ -1,7 +1,6 @@
 package logsource
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"time"
 
@@ -32,6 +31,9 @@ type positionFile struct {
 	// another boot do not directly follow them.
 	Windows []window `json:"windows,omitempty"`
 }
+
+// saveWithin is how long lines may be blocked by saving the position: a disk may hang.
+const saveWithin = time.Second
 
 // positionVersion changes when older versions of Kernosis must no longer read the format.
 const positionVersion = 1
@@ -81,42 +83,27 @@ func (l *source) save() {
 	l.emitAllHeld()
 	l.emitAllLosses(now)
 	l.settle()
-	l.wantSave, l.saved.at = false, now
+	// Also if it fails: retrying at each line would be expensive.
+	l.events, l.wantSave, l.saved.at = 0, false, now
 	if l.reader == nil || l.positionPath() == "" {
-		l.events = 0
 		return
 	}
 	position := l.reader.Position()
 	if position == l.saved.position {
-		l.events = 0
 		return
 	}
-	err := l.write(positionFile{
+	f := positionFile{
 		Version: positionVersion, Plugin: l.cfg.Plugin, Path: l.cfg.Path, Position: position,
 		Boot: hostfs.BootID(), Windows: l.streams.windows(),
-	})
-	l.events = 0 // even if it failed: retrying at each line would be expensive
-	if err != nil {
-		l.stats.SaveErrors++
-		if !l.saved.failing {
-			l.o.Log.Error("position not saved: lines may be reported again after a restart", "error", err)
-		}
-		l.saved.failing = true
+	}
+	err := bounded.Err(&l.saving, saveWithin, func() error { return statefile.File{Path: l.positionPath()}.Save(f) })
+	if err == nil {
+		l.saved.position, l.saved.failing = position, false
 		return
 	}
-	l.saved.position, l.saved.failing = position, false
-}
-
-// saveWithin is how long lines may be blocked by saving the position.
-const saveWithin = time.Second
-
-// write replaces the position file. It gives up after saveWithin, so that a hanging disk does not
-// block lines.
-func (l *source) write(f positionFile) error {
-	raw, err := json.Marshal(f)
-	if err != nil {
-		return err
+	l.stats.SaveErrors++
+	if !l.saved.failing {
+		l.o.Log.Error("position not saved: lines may be reported again after a restart", "error", err)
 	}
-	file := statefile.File{Path: l.positionPath()}
-	return bounded.Err(&l.saving, saveWithin, func() error { return file.Replace(raw) })
+	l.saved.failing = true
 }

@@ -4,7 +4,10 @@
 package statefile
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -64,4 +67,61 @@ func syncFolder(path string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// NewerError is returned for content in a format of a newer version of Kernosis.
+type NewerError struct {
+	Form, Known int
+}
+
+func (e *NewerError) Error() string {
+	return fmt.Sprintf("it is from a newer version of Kernosis: format %d, known up to %d", e.Form, e.Known)
+}
+
+// Decode decodes a JSON object into v. The number of its format is in its field version; without
+// one it is the first. Fields that v does not have are ignored, because newer versions of Kernosis
+// may add some within a format. The error is a [*NewerError] if the format is newer than known.
+func Decode(raw []byte, known int, v any) error {
+	var of struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(raw, &of); err != nil {
+		return err
+	}
+	if of.Version > known {
+		return &NewerError{Form: of.Version, Known: known}
+	}
+	return json.Unmarshal(raw, v)
+}
+
+// Load decodes the file into v, as [Decode] does, and reports whether there was one. A file that
+// can't be decoded is set aside, so that the next Save does not overwrite it.
+func (f File) Load(known int, v any) (found bool, err error) {
+	raw, err := os.ReadFile(f.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err // it contains the path
+	}
+	if err := Decode(raw, known, v); err != nil {
+		return true, errors.Join(fmt.Errorf("%s: %w", f.Path, err), f.SetAside())
+	}
+	return true, nil
+}
+
+// SetAside renames a file that can't be used, so that a person, or the version that wrote it, can
+// read it: it appends ".unread" to the name. It overwrites an earlier one.
+func (f File) SetAside() error { return os.Rename(f.Path, f.Path+".unread") }
+
+// Save replaces the file by v as JSON, as [File.Replace] does.
+func (f File) Save(v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if f.Max > 0 && len(raw) > f.Max {
+		return fmt.Errorf("%s: %d bytes, at most %d are allowed", f.Path, len(raw), f.Max)
+	}
+	return f.Replace(raw)
 }
