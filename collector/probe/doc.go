@@ -7,8 +7,8 @@
 //   - observed: kubelet's own probes, as observed by package observe below. Nothing is sent.
 //   - active: the worker makes the probe itself, at the times kubelet would.
 //
-// Pods come from the API server, from kubelet, or from a file, in the form of package podspec
-// below; package podsource below reads the latter two.
+// Pods come from the API server, from kubelet, or from a file: package collector/pods converts them
+// and reads the latter two.
 //
 // The rules, in short:
 //

@@ -16,7 +16,7 @@ import (
 type Config struct {
 	// Report is called for each failure and recovery, from several goroutines; those of one probe
 	// come in order. The event is valid only during the call. Report may query the Manager, but
-	// must not call AddPod, RemovePod, CleanupPods or Observe.
+	// must not call AddPod, RemovePod, ReplacePods or Observe.
 	Report func(*event.Event)
 	// Prober makes the probes of pods that are Active. If nil, all pods are only observed.
 	Prober Prober
@@ -213,31 +213,26 @@ func (m *Manager) feed(p *Pod) string {
 	return event.ProbeObserved
 }
 
+// ReplacePods adds or updates the pods, and removes all others.
+func (m *Manager) ReplacePods(pods []*Pod) {
+	kept := make(map[string]bool, len(pods))
+	for _, p := range pods {
+		kept[p.UID] = true
+	}
+	for _, p := range m.Pods() {
+		if !kept[p.UID] {
+			m.RemovePod(p.UID)
+		}
+	}
+	for _, p := range pods {
+		m.AddPod(p)
+	}
+}
+
 // RemovePod ends the workers of a pod and removes it.
 func (m *Manager) RemovePod(uid string) {
 	m.change.Lock()
 	defer m.change.Unlock()
-	m.forget(uid)
-}
-
-// CleanupPods ends the workers of all pods but the desired ones, and removes these pods.
-func (m *Manager) CleanupPods(desired map[string]struct{}) {
-	m.change.Lock()
-	defer m.change.Unlock()
-	m.mu.Lock()
-	var gone []string
-	for uid := range m.pods {
-		if _, ok := desired[uid]; !ok {
-			gone = append(gone, uid)
-		}
-	}
-	m.mu.Unlock()
-	for _, uid := range gone {
-		m.forget(uid)
-	}
-}
-
-func (m *Manager) forget(uid string) {
 	m.mu.Lock()
 	e := m.pods[uid]
 	m.mu.Unlock()

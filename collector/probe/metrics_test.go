@@ -71,7 +71,7 @@ kernosis_probe_results_total{container="web",feed="observed",namespace="shop",po
 	if err := testutil.CollectAndCompare(m, strings.NewReader(want(3, 2)), results); err != nil {
 		t.Error(err)
 	}
-	m.CleanupPods(map[string]struct{}{"other": {}})
+	m.ReplacePods(nil)
 	if n := testutil.CollectAndCount(m, results); n != 0 {
 		t.Errorf("%d series of no worker", n)
 	}

@@ -69,7 +69,7 @@ func TestWhatIsReportedOfTheEnd(t *testing.T) {
 	for name, end := range map[string]func(*probe.Manager, *probe.Pod){
 		"new ID":      func(m *probe.Manager, p *probe.Pod) { p.Containers[0].ID = "x://another"; m.AddPod(p) },
 		"pod removed": func(m *probe.Manager, p *probe.Pod) { m.RemovePod(p.UID) },
-		"cleaned up":  func(m *probe.Manager, p *probe.Pod) { m.CleanupPods(nil) },
+		"cleaned up":  func(m *probe.Manager, p *probe.Pod) { m.ReplacePods(nil) },
 		"pod ended":   func(m *probe.Manager, p *probe.Pod) { p.Terminated = true; m.AddPod(p) },
 		"pod deleted": func(m *probe.Manager, p *probe.Pod) { p.Deleting = true; m.AddPod(p) },
 		"other probe": func(m *probe.Manager, p *probe.Pod) {
@@ -272,7 +272,7 @@ func TestConcurrentUse(t *testing.T) {
 	if failed != pods*3*rounds {
 		t.Errorf("%v counted, want %d", failed, pods*3*rounds)
 	}
-	m.CleanupPods(nil)
+	m.ReplacePods(nil)
 }
 
 // Most outcomes are successes, so a success must not allocate.

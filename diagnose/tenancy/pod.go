@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kernosis/kernosis/collector/probe/podspec"
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
@@ -29,7 +29,7 @@ type Pod struct {
 // spec.nodeName: with another pod's UID, operations would examine that pod.
 func PodOf(p *corev1.Pod, ref *v1alpha1.PodReference) (Pod, error) {
 	out := Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName}
-	if podspec.Is(&p.ObjectMeta) {
+	if pods.IsStatic(&p.ObjectMeta) {
 		return out, Refusals{fmt.Sprintf("pod %s/%s is a static pod: it can't be diagnosed outside the system namespace", p.Namespace, p.Name)}
 	}
 	for _, ip := range append([]corev1.PodIP{{IP: p.Status.PodIP}}, p.Status.PodIPs...) {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	nodepods "github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/collector/probe/podsource"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
@@ -85,11 +85,11 @@ func podsOfServer(of *cluster, seen *probes) (*podSource, error) {
 func (p *parts) podsOfKubelet() (*podSource, error) {
 	c := p.cfg.Probes.source(p.cfg.HostRoot)
 	c.InPod = exists(ownToken) // no static pod has a service account
-	whole, err := podsource.NewReader(c)
+	whole, err := nodepods.NewReader(c)
 	if err != nil {
 		return nil, err
 	}
-	var kubelet *podsource.Kubelet
+	var kubelet *nodepods.Kubelet
 	listed := pods.NewListed(func() { kubelet.Ask() })
 	c.Log, c.Sink = p.log, func(list []*probe.Pod, at time.Time) {
 		if p.probes.wantsPods() {
@@ -97,7 +97,7 @@ func (p *parts) podsOfKubelet() (*podSource, error) {
 		}
 		replace(listed, list, at)
 	}
-	if kubelet, err = podsource.NewKubelet(c); err != nil {
+	if kubelet, err = nodepods.NewKubelet(c); err != nil {
 		return nil, err
 	}
 	p.metrics.Own.MustRegister(kubelet)
@@ -126,7 +126,7 @@ func (s *podSource) tenantPod(ctx context.Context, in *kube.Store, of *v1alpha1.
 	switch {
 	case err == nil:
 		return tenancy.PodOf(p, of.Spec.PodReference)
-	case errors.Is(err, podsource.ErrNoPod): // a starting kubelet does not have all pods yet
+	case errors.Is(err, nodepods.ErrNoPod): // a starting kubelet does not have all pods yet
 		return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, worker.ErrGone)
 	case s.failure != nil: // kubelet may answer later
 		return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, err)

@@ -14,11 +14,10 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	nodepods "github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/active"
 	"github.com/kernosis/kernosis/collector/probe/observe"
-	"github.com/kernosis/kernosis/collector/probe/podsource"
-	"github.com/kernosis/kernosis/collector/probe/podspec"
 	"github.com/kernosis/kernosis/collector/probe/vitals"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
@@ -52,7 +51,7 @@ func (p *parts) openProbes() error {
 		// Only a local file may make the agent probe a pod itself.
 		c.Prober = active.New(fs)
 		seen.listed = pods.NewListed(func() {})
-		f, err := podsource.NewFile(podsource.FileConfig{Path: p.cfg.Probes.PodsFile, Log: p.log, Sink: func(list []*probe.Pod, at time.Time) {
+		f, err := nodepods.NewFile(nodepods.FileConfig{Path: p.cfg.Probes.PodsFile, Log: p.log, Sink: func(list []*probe.Pod, at time.Time) {
 			seen.take(list)
 			replace(seen.listed, list, at)
 		}})
@@ -86,7 +85,7 @@ func (p *probes) report(ev *event.Event) {
 func (p *probes) wantsPods() bool { return p != nil && p.source == nil }
 
 func (p *probes) take(list []*probe.Pod) {
-	podsource.To(p.manager)(list)
+	p.manager.ReplacePods(list)
 	p.observer.Listed()
 }
 
@@ -95,7 +94,7 @@ func (p *probes) whole() *pods.Whole {
 	return &pods.Whole{
 		Client: p.cfg.cluster.unlimited,
 		Trim: func(full *corev1.Pod) any {
-			pod, err := podspec.Pod(full)
+			pod, err := nodepods.Convert(full)
 			if err != nil {
 				p.log.Debug("parts of a pod are not probed as kubelet does", "error", err)
 			}
@@ -126,7 +125,7 @@ func (p *probes) open(sources *collector.Sources) error {
 		Comms: p.cfg.Probes.comms(), State: p.state, Log: p.log,
 	}
 	if asks, why := p.cfg.Probes.asksKubelet(); asks {
-		pages, err := podsource.NewAsker(p.cfg.Probes.source(p.cfg.HostRoot))
+		pages, err := nodepods.NewAsker(p.cfg.Probes.source(p.cfg.HostRoot))
 		if err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/config"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/collector/probe/podsource"
+	"github.com/kernosis/kernosis/collector/pods"
 )
 
 // Values of the setting probes.
@@ -86,7 +86,7 @@ func (s *probeSettings) check(from config.Origins) error {
 		}
 	}
 	if s.KubeletURL != "" && s.KubeletURL != none {
-		if _, err := podsource.NewAsker(s.source("/")); err != nil {
+		if _, err := pods.NewAsker(s.source("/")); err != nil {
 			errs = append(errs, from.Errorf("kubelet-url", "%w", err))
 		}
 	}
@@ -94,8 +94,8 @@ func (s *probeSettings) check(from config.Origins) error {
 }
 
 // source returns how to reach kubelet; root is the root folder of the host.
-func (s *probeSettings) source(root string) podsource.KubeletConfig {
-	c := podsource.KubeletConfig{
+func (s *probeSettings) source(root string) pods.KubeletConfig {
+	c := pods.KubeletConfig{
 		URL: s.KubeletURL, CAFile: s.KubeletCA, CertFile: s.KubeletCert, Insecure: s.KubeletInsecure, TokenFile: s.KubeletToken,
 	}
 	if c.URL != "" && c.TokenFile == "" && c.URL[:min(len(c.URL), 5)] != "https" {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/collector/probe/podsource"
 )
 
 // The page of kubelet 1.36, with the histograms shortened.
@@ -69,7 +69,7 @@ func TestResults(t *testing.T) {
 	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	pages, err := podsource.NewAsker(podsource.KubeletConfig{URL: srv.URL, Insecure: true, TokenFile: token})
+	pages, err := pods.NewAsker(pods.KubeletConfig{URL: srv.URL, Insecure: true, TokenFile: token})
 	if err != nil {
 		t.Fatal(err)
 	}

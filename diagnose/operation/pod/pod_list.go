@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kernosis/kernosis/collector/display"
-	"github.com/kernosis/kernosis/collector/probe/podspec"
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
@@ -55,7 +55,7 @@ func runPodList(h operation.Host, ctx context.Context, call *operation.Call) (op
 	if len(wanted) > 0 {
 		left := wanted
 		list = slices.DeleteFunc(list, func(p corev1.Pod) bool {
-			uids := podspec.UIDs(&p.ObjectMeta)
+			uids := pods.UIDs(&p.ObjectMeta)
 			left = slices.DeleteFunc(slices.Clone(left), func(uid string) bool { return slices.Contains(uids, uid) })
 			return !slices.ContainsFunc(wanted, func(uid string) bool { return slices.Contains(uids, uid) })
 		})

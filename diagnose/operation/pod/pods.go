@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kernosis/kernosis/collector/probe/podspec"
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
@@ -52,7 +52,7 @@ func findPod(h operation.Host, ctx context.Context, v operation.Values) (*corev1
 		if err != nil {
 			return nil, err
 		}
-		if uid != "" && !slices.Contains(podspec.UIDs(&p.ObjectMeta), uid) {
+		if uid != "" && !slices.Contains(pods.UIDs(&p.ObjectMeta), uid) {
 			return nil, fmt.Errorf("pod %s/%s is gone: the pod of that name now has the UID %s", operation.Quoted(namespace), operation.Quoted(name), p.UID)
 		}
 		return p, nil
@@ -67,7 +67,7 @@ func findPod(h operation.Host, ctx context.Context, v operation.Values) (*corev1
 	var found *corev1.Pod
 	for i := range all {
 		m := &all[i].ObjectMeta
-		if slices.Contains(podspec.UIDs(m), uid) && (found == nil || podspec.Precedes(m, &found.ObjectMeta, uid)) {
+		if slices.Contains(pods.UIDs(m), uid) && (found == nil || pods.Precedes(m, &found.ObjectMeta, uid)) {
 			found = &all[i]
 		}
 	}

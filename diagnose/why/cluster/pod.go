@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kernosis/kernosis/collector/probe/podspec"
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/diagnose/why"
 )
 
@@ -20,7 +20,7 @@ func (r *reader) pod(p *corev1.Pod) {
 		}
 	}
 	r.in.Pods[s.UID] = s.Namespace + "/" + s.Name
-	if hash := podspec.Hash(&p.ObjectMeta); hash != "" {
+	if hash := pods.Hash(&p.ObjectMeta); hash != "" {
 		r.in.Pods[hash] = s.Namespace + "/" + s.Name
 		s.UID = hash
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/kernosis/kernosis/collector/probe/podspec"
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/why"
@@ -145,7 +145,7 @@ func (r *reader) podNames(ctx context.Context, node string) {
 	for i := range list.Items {
 		p := &list.Items[i]
 		r.in.Pods[string(p.UID)] = p.Namespace + "/" + p.Name
-		if hash := podspec.Hash(&p.ObjectMeta); hash != "" {
+		if hash := pods.Hash(&p.ObjectMeta); hash != "" {
 			r.in.Pods[hash] = p.Namespace + "/" + p.Name
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/probe/podspec"
+	nodepods "github.com/kernosis/kernosis/collector/pods"
 )
 
 // Listed has the pods of complete lists, for use without an API server. It is safe for concurrent
@@ -34,7 +34,7 @@ func (l *Listed) Replace(pods []Pod, at time.Time) {
 		now[p.UID] = p
 	}
 	for _, p := range pods {
-		if dashed := podspec.Dashed(p.UID); now[dashed].UID == "" {
+		if dashed := nodepods.Dashed(p.UID); now[dashed].UID == "" {
 			now[dashed] = p
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kernosis/kernosis/collector/probe/podspec"
+	nodepods "github.com/kernosis/kernosis/collector/pods"
 )
 
 // Pod identifies a pod. Labels is shared and must not be changed.
@@ -160,7 +160,7 @@ func (w *Watch) Pod(uid string) (Pod, bool) {
 // owner returns the pod that a UID belongs to.
 func owner(found []any, uid string) (of *metav1.PartialObjectMetadata) {
 	for _, o := range found {
-		if m := metaOf(o); m != nil && (of == nil || podspec.Precedes(&m.ObjectMeta, &of.ObjectMeta, uid)) {
+		if m := metaOf(o); m != nil && (of == nil || nodepods.Precedes(&m.ObjectMeta, &of.ObjectMeta, uid)) {
 			of = m
 		}
 	}
@@ -203,13 +203,13 @@ func uidsOf(o any) ([]string, error) {
 	if m == nil {
 		return nil, fmt.Errorf("index pods: unexpected type %T", o)
 	}
-	return podspec.UIDs(&m.ObjectMeta), nil
+	return nodepods.UIDs(&m.ObjectMeta), nil
 }
 
 // podOf returns the Pod with the UID that kubelet uses in its own Events, and that kubectl looks
 // for (describe pod).
 func podOf(m *metav1.PartialObjectMetadata) Pod {
-	return Pod{UID: podspec.UID(&m.ObjectMeta), Namespace: m.Namespace, Name: m.Name, Labels: m.Labels}
+	return Pod{UID: nodepods.UID(&m.ObjectMeta), Namespace: m.Namespace, Name: m.Name, Labels: m.Labels}
 }
 
 // trim keeps the fields that are used: most of a pod's metadata is managed fields.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kernosis/kernosis/collector/probe/podspec"
+	nodepods "github.com/kernosis/kernosis/collector/pods"
 )
 
 // Whole passes complete pods to users that need more than metadata. Each pod is passed once for
@@ -91,7 +91,7 @@ func (w *Watch) removed(o any) {
 	switch {
 	case next == nil:
 		w.whole.Gone(k.trimmed)
-	case podspec.Precedes(&k.ObjectMeta, &next.ObjectMeta, podOf(k.PartialObjectMetadata).UID):
+	case nodepods.Precedes(&k.ObjectMeta, &next.ObjectMeta, podOf(k.PartialObjectMetadata).UID):
 		w.whole.Gone(k.trimmed)
 		if next.trimmed != nil {
 			w.whole.Changed(next.trimmed)
@@ -108,7 +108,7 @@ func (w *Watch) holder(of *kept) *kept {
 	}
 	var holder *kept
 	for _, o := range found {
-		if k, ok := o.(*kept); ok && (holder == nil || podspec.Precedes(&k.ObjectMeta, &holder.ObjectMeta, uid)) {
+		if k, ok := o.(*kept); ok && (holder == nil || nodepods.Precedes(&k.ObjectMeta, &holder.ObjectMeta, uid)) {
 			holder = k
 		}
 	}

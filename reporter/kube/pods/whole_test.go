@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	nodepods "github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/collector/probe/podspec"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
@@ -114,7 +114,7 @@ func TestForgedMirrorsOfWholePods(t *testing.T) {
 	w, err := pods.New(pods.Config{Node: node, Whole: &pods.Whole{
 		Client: server.Client(),
 		Trim: func(p *corev1.Pod) any {
-			probed, err := podspec.Pod(p)
+			probed, err := nodepods.Convert(p)
 			if err != nil {
 				t.Error(err)
 			}

@@ -1,4 +1,4 @@
-package podspec_test
+package pods_test
 
 import (
 	"os"
@@ -7,14 +7,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/collector/probe/podspec"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
 var cluster kubetest.Shared
 
-func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
+func TestMain(m *testing.M) {
+	os.Exit(leakcheck.Run(func() int { return cluster.Run(m) }))
+}
 
 // A pod from a file gets the defaults that the API server fills in.
 func TestDefaultsAreTheAPIServers(t *testing.T) {
@@ -50,14 +53,14 @@ spec:
 		t.Fatal("the API server fills in nothing")
 	}
 	written.UID = stored.UID
-	var pods [2]*probe.Pod
-	if pods[0], err = podspec.Pod(written); err != nil {
+	var both [2]*probe.Pod
+	if both[0], err = pods.Convert(written); err != nil {
 		t.Fatal(err)
 	}
-	if pods[1], err = podspec.Pod(stored); err != nil {
+	if both[1], err = pods.Convert(stored); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(pods[1], pods[0]); diff != "" || len(pods[0].Containers) != 3 {
-		t.Errorf("%d containers; API server's -, ours +:\n%s", len(pods[0].Containers), diff)
+	if diff := cmp.Diff(both[1], both[0]); diff != "" || len(both[0].Containers) != 3 {
+		t.Errorf("%d containers; API server's -, ours +:\n%s", len(both[0].Containers), diff)
 	}
 }

@@ -1,4 +1,4 @@
-package podsource
+package pods
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/netip"
@@ -15,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/document"
 )
 
@@ -23,6 +26,25 @@ const (
 	maxToken = 64 << 10
 	maxCerts = 1 << 20
 )
+
+// Asker requests kubelet's pages, over one connection. It is safe for concurrent use.
+type Asker struct {
+	cfg  KubeletConfig
+	base *url.URL
+
+	mu    sync.Mutex
+	certs []byte // trusted by http
+	http  *http.Client
+}
+
+// NewAsker checks the configuration and returns an Asker. It ignores Sink and Log.
+func NewAsker(cfg KubeletConfig) (*Asker, error) {
+	u, err := cfg.check()
+	if err != nil {
+		return nil, err
+	}
+	return &Asker{cfg: cfg, base: u}, nil
+}
 
 // check refuses an address that can't be used as it was meant.
 func (c *KubeletConfig) check() (*url.URL, error) {
@@ -59,20 +81,69 @@ func (c *KubeletConfig) check() (*url.URL, error) {
 	return u, nil
 }
 
-// transport keeps the connection to kubelet. It renews it when the file of certificates changes,
-// because kubelet renews its certificate. It is safe for concurrent use.
-type transport struct {
-	cfg *KubeletConfig
-
-	mu    sync.Mutex
-	certs []byte // trusted by http
-	http  *http.Client
+// Get requests a page such as "pods". The caller must close the body. A status other than 200 is
+// an error with kubelet's message, and [fs.ErrPermission] if the token has no permission.
+func (a *Asker) Get(ctx context.Context, page string) (*http.Response, error) {
+	client, err := a.client()
+	if err != nil {
+		return nil, fmt.Errorf("kubelet: %w", err)
+	}
+	token, err := a.token()
+	if err != nil {
+		return nil, fmt.Errorf("kubelet: token: %w", err)
+	}
+	at := a.base.JoinPath(page).String()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("kubelet: %w", err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		if ue := (*url.Error)(nil); errors.As(err, &ue) {
+			err = ue.Err // without the address, which is in the error already
+		}
+		return nil, fmt.Errorf("ask kubelet %s: %w", at, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(io.LimitReader(resp.Body, maxSaid)) //nolint:errcheck // of what there is
+		_ = resp.Body.Close()
+		err := fmt.Errorf("ask kubelet %s: %s: %s", at, display.Safe(resp.Status, 100), display.Safe(string(said), maxSaid))
+		if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
+			return nil, &refusal{err}
+		}
+		return nil, err
+	}
+	return resp, nil
 }
 
-func (t *transport) client() (*http.Client, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	path := t.cfg.CAFile + t.cfg.CertFile // one of them
+// refusal is an error for missing permission: it is [fs.ErrPermission].
+type refusal struct{ error }
+
+func (*refusal) Is(target error) bool { return target == fs.ErrPermission }
+
+// Close closes idle connections.
+func (a *Asker) Close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closeIdle()
+}
+
+// closeIdle closes idle connections; mu is held.
+func (a *Asker) closeIdle() {
+	if a.http != nil {
+		a.http.CloseIdleConnections()
+	}
+}
+
+// client returns the client that keeps the connection to kubelet. It is renewed when the file of
+// certificates changes, because kubelet renews its certificate.
+func (a *Asker) client() (*http.Client, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	path := a.cfg.CAFile + a.cfg.CertFile // one of them
 	var certs []byte
 	if path != "" {
 		var err error
@@ -80,17 +151,17 @@ func (t *transport) client() (*http.Client, error) {
 			return nil, err
 		}
 	}
-	if t.http != nil && bytes.Equal(certs, t.certs) {
-		return t.http, nil
+	if a.http != nil && bytes.Equal(certs, a.certs) {
+		return a.http, nil
 	}
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	switch {
-	case t.cfg.CAFile != "":
+	case a.cfg.CAFile != "":
 		conf.RootCAs = x509.NewCertPool()
 		if !conf.RootCAs.AppendCertsFromPEM(certs) {
 			return nil, fmt.Errorf("%s has no certificate", path)
 		}
-	case t.cfg.CertFile != "":
+	case a.cfg.CertFile != "":
 		block, _ := pem.Decode(certs)
 		if block == nil || block.Type != "CERTIFICATE" {
 			return nil, fmt.Errorf("%s does not begin with a certificate", path)
@@ -103,16 +174,16 @@ func (t *transport) client() (*http.Client, error) {
 			}
 			return nil
 		}
-	case t.cfg.Insecure:
+	case a.cfg.Insecure:
 		conf.InsecureSkipVerify = true
 	}
 	dial := (&net.Dialer{}).DialContext
-	if t.cfg.Insecure && t.cfg.TokenFile != "" {
+	if a.cfg.Insecure && a.cfg.TokenFile != "" {
 		dial = dialThisMachine
 	}
-	t.giveBack()
-	t.certs = certs
-	t.http = &http.Client{
+	a.closeIdle()
+	a.certs = certs
+	a.http = &http.Client{
 		Timeout: askTimeout,
 		Transport: &http.Transport{
 			DialContext:     dial,
@@ -122,7 +193,7 @@ func (t *transport) client() (*http.Client, error) {
 		// The token must only be sent to kubelet.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return t.http, nil
+	return a.http, nil
 }
 
 // dialThisMachine connects only to addresses of this machine. Without a verified certificate, any
@@ -142,35 +213,22 @@ func dialThisMachine(ctx context.Context, network, address string) (net.Conn, er
 	return nil, fmt.Errorf("%s is not an address of this machine: the token is not sent there unless the certificate is verified", address)
 }
 
-func (t *transport) close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.giveBack()
-}
-
-// giveBack closes idle connections; mu is held.
-func (t *transport) giveBack() {
-	if t.http != nil {
-		t.http.CloseIdleConnections()
-	}
-}
-
 // token reads the token from its file, which is renewed in place.
-func (t *transport) token() (string, error) {
-	if t.cfg.TokenFile == "" {
+func (a *Asker) token() (string, error) {
+	if a.cfg.TokenFile == "" {
 		return "", nil
 	}
-	data, err := document.ReadFile(t.cfg.TokenFile, maxToken)
+	data, err := document.ReadFile(a.cfg.TokenFile, maxToken)
 	if err != nil {
 		return "", err
 	}
 	token := string(bytes.TrimSpace(data))
 	if token == "" {
-		return "", fmt.Errorf("%s is empty", t.cfg.TokenFile)
+		return "", fmt.Errorf("%s is empty", a.cfg.TokenFile)
 	}
 	for i := range len(token) {
 		if token[i] <= ' ' || token[i] > '~' {
-			return "", fmt.Errorf("%s holds no token", t.cfg.TokenFile)
+			return "", fmt.Errorf("%s holds no token", a.cfg.TokenFile)
 		}
 	}
 	return token, nil

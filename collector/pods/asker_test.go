@@ -1,4 +1,4 @@
-package podsource
+package pods
 
 import (
 	"net"
@@ -25,8 +25,8 @@ func TestTheTokenStaysOnTheMachine(t *testing.T) {
 		{"no token", KubeletConfig{Insecure: true}, prober, ""},
 		{"a certificate that is checked", KubeletConfig{TokenFile: "token"}, prober, ""},
 	} {
-		tr := transport{cfg: &c.cfg}
-		client, err := tr.client()
+		asker := Asker{cfg: c.cfg}
+		client, err := asker.client()
 		if err != nil {
 			t.Fatal(err)
 		}

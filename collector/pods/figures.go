@@ -1,4 +1,4 @@
-package podsource
+package pods
 
 import (
 	"log/slog"
@@ -14,20 +14,6 @@ import (
 // Sink takes the complete set of the node's pods at a time. Pods of the previous set that are
 // missing from it are gone. It is called with one set after another. It owns the pods.
 type Sink func(pods []*probe.Pod, at time.Time)
-
-// To returns a function that gives complete sets of pods to a Manager.
-func To(m *probe.Manager) func(pods []*probe.Pod) {
-	return func(pods []*probe.Pod) {
-		desired := make(map[string]struct{}, len(pods))
-		for _, p := range pods {
-			desired[p.UID] = struct{}{}
-		}
-		m.CleanupPods(desired)
-		for _, p := range pods {
-			m.AddPod(p)
-		}
-	}
-}
 
 // figures counts what a source has read, and logs changes. It is the source's Collector.
 type figures struct {

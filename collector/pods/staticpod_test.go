@@ -1,4 +1,4 @@
-package podspec
+package pods
 
 import (
 	"slices"
@@ -53,8 +53,8 @@ func TestStaticPodsOfKubelet(t *testing.T) {
 		"other":                       {"file": false},
 	} {
 		for value, is := range values {
-			if m.Annotations = map[string]string{key: value}; Is(m) != is {
-				t.Errorf("%s: %q: %v", key, value, Is(m))
+			if m.Annotations = map[string]string{key: value}; IsStatic(m) != is {
+				t.Errorf("%s: %q: %v", key, value, IsStatic(m))
 			}
 		}
 	}

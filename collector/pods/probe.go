@@ -1,6 +1,7 @@
-package podspec
+package pods
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strconv"
@@ -18,13 +19,13 @@ import (
 const maxText = 16 << 10
 
 // spec returns one probe with its defaults filled in.
-func spec(p *corev1.Probe, c *corev1.Container, at place) (*probe.Spec, error) {
+func spec(p *corev1.Probe, c *corev1.Container, at FieldError) (*probe.Spec, error) {
 	s := &probe.Spec{
-		InitialDelay:     time.Duration(p.InitialDelaySeconds) * time.Second,
-		Timeout:          seconds(p.TimeoutSeconds, probe.DefaultTimeout),
-		Period:           seconds(p.PeriodSeconds, probe.DefaultPeriod),
-		SuccessThreshold: number(p.SuccessThreshold, probe.DefaultSuccessThreshold),
-		FailureThreshold: number(p.FailureThreshold, probe.DefaultFailureThreshold),
+		InitialDelay:     seconds(p.InitialDelaySeconds),
+		Timeout:          cmp.Or(seconds(p.TimeoutSeconds), probe.DefaultTimeout),
+		Period:           cmp.Or(seconds(p.PeriodSeconds), probe.DefaultPeriod),
+		SuccessThreshold: cmp.Or(int(p.SuccessThreshold), probe.DefaultSuccessThreshold),
+		FailureThreshold: cmp.Or(int(p.FailureThreshold), probe.DefaultFailureThreshold),
 	}
 	for _, n := range []struct {
 		field string
@@ -80,21 +81,9 @@ func spec(p *corev1.Probe, c *corev1.Container, at place) (*probe.Spec, error) {
 	return s, nil
 }
 
-func seconds(n int32, otherwise time.Duration) time.Duration {
-	if n == 0 {
-		return otherwise
-	}
-	return time.Duration(n) * time.Second
-}
+func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
 
-func number(n int32, otherwise int) int {
-	if n == 0 {
-		return otherwise
-	}
-	return int(n)
-}
-
-func httpGet(s *probe.Spec, g *corev1.HTTPGetAction, c *corev1.Container, at place) error {
+func httpGet(s *probe.Spec, g *corev1.HTTPGetAction, c *corev1.Container, at FieldError) error {
 	switch g.Scheme {
 	case corev1.URISchemeHTTP, "":
 		s.Handler = probe.HTTP
@@ -129,7 +118,7 @@ func path(text string) string {
 }
 
 // port returns a port's number; p may be the name of one of the container's ports.
-func port(p intstr.IntOrString, c *corev1.Container, field string, at place) (uint16, error) {
+func port(p intstr.IntOrString, c *corev1.Container, field string, at FieldError) (uint16, error) {
 	n := p.IntValue()
 	if p.Type == intstr.String {
 		n = -1

@@ -1,4 +1,4 @@
-package podspec
+package pods
 
 import (
 	"strings"
@@ -29,9 +29,9 @@ func Hash(m *metav1.ObjectMeta) string {
 // overwrites any value of the pod's own. The annotation is not in the API.
 const sourceKey = "kubernetes.io/config.source"
 
-// Is reports whether a pod from kubelet is static, or a pod from the API claims to mirror a
+// IsStatic reports whether a pod from kubelet is static, or a pod from the API claims to mirror a
 // static pod.
-func Is(m *metav1.ObjectMeta) bool {
+func IsStatic(m *metav1.ObjectMeta) bool {
 	_, mirrors := m.Annotations[corev1.MirrorPodAnnotationKey]
 	source, reported := m.Annotations[sourceKey]
 	return mirrors || reported && source != "api"

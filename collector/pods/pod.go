@@ -1,9 +1,11 @@
-package podspec
+package pods
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -17,13 +19,14 @@ const (
 	maxUID        = 128
 	maxContainers = 100
 	maxAddresses  = 8 // dual stack has two
+	maxShown      = 200
 )
 
-// Pod returns the parts of a pod that are needed to probe it. It shares only strings and labels
-// with p. The error joins an [*Error] for each part that can't be used; if the pod itself can't
+// Convert returns the parts of a pod that are needed to probe it. It shares only strings and labels
+// with p. The error joins a [*FieldError] for each part that can't be used; if the pod itself can't
 // be used, the returned pod is nil.
-func Pod(p *corev1.Pod) (*probe.Pod, error) {
-	at := place{namespace: p.Namespace, name: p.Name}
+func Convert(p *corev1.Pod) (*probe.Pod, error) {
+	at := FieldError{Namespace: p.Namespace, Name: p.Name}
 	if err := names(p, at); err != nil {
 		return nil, err
 	}
@@ -36,17 +39,10 @@ func Pod(p *corev1.Pod) (*probe.Pod, error) {
 		Terminated:  p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
 		Deleting:    p.DeletionTimestamp != nil,
 	}
-	var errs []error
-	if err := addresses(pod, p, at); err != nil {
-		errs = append(errs, err)
-	}
-	if err := containers(pod, p, at); err != nil {
-		errs = append(errs, err)
-	}
-	return pod, errors.Join(errs...)
+	return pod, errors.Join(addresses(pod, p, at), containers(pod, p, at))
 }
 
-func names(p *corev1.Pod, at place) error {
+func names(p *corev1.Pod, at FieldError) error {
 	id := UID(&p.ObjectMeta)
 	switch {
 	case id == "":
@@ -65,7 +61,7 @@ func names(p *corev1.Pod, at place) error {
 
 // addresses sets the pod's addresses in their order: the first one is probed. A pod with
 // HostNetwork may arrive before kubelet has given it the node's address.
-func addresses(pod *probe.Pod, p *corev1.Pod, at place) error {
+func addresses(pod *probe.Pod, p *corev1.Pod, at FieldError) error {
 	texts, field := []string{}, "status.podIPs"
 	if p.Status.PodIP != "" {
 		texts = append(texts, p.Status.PodIP)
@@ -98,3 +94,40 @@ func addresses(pod *probe.Pod, p *corev1.Pod, at place) error {
 	}
 	return errors.Join(errs...)
 }
+
+// FieldError is an error in one field of a pod.
+type FieldError struct {
+	Namespace, Name string
+	Container       string // empty: the error concerns the pod itself
+	Probe           string // startup, liveness or readiness; empty: it concerns the container itself
+	Field           string // relative to pod, container or probe: "httpGet.port"
+	// Path is the field's place in the object, "spec.containers[0].livenessProbe.httpGet.port".
+	Path string
+	Msg  string
+}
+
+// Error returns "pod shop/web-0: container web: liveness probe: httpGet.port: …".
+func (e *FieldError) Error() string {
+	text := "pod " + display.Safe(e.Namespace+"/"+e.Name, maxShown)
+	if e.Container != "" {
+		text += ": container " + display.Safe(e.Container, maxShown)
+	}
+	if e.Probe != "" {
+		text += ": " + e.Probe + " probe"
+	}
+	if e.Field != "" {
+		text += ": " + e.Field
+	}
+	return text + ": " + e.Msg
+}
+
+// wrong returns an error in a field of the pod, container or probe that e is about.
+func (e *FieldError) wrong(field, format string, args ...any) *FieldError {
+	out := *e
+	out.Field, out.Path = field, strings.Trim(e.Path+"."+field, ".")
+	out.Msg = fmt.Sprintf(format, args...)
+	return &out
+}
+
+// quoted quotes a text of a pod for an error.
+func quoted(s string) string { return `"` + display.Safe(s, maxShown) + `"` }

@@ -1,12 +1,17 @@
-package podsource
+package pods
 
 import (
+	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"path/filepath"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,8 +20,62 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/collector/probe/podspec"
 )
+
+// FileConfig configures a File.
+type FileConfig struct {
+	Path string
+	Sink Sink
+	Log  *slog.Logger
+}
+
+// File watches a file of pods.
+type File struct {
+	*figures
+	cfg   FileConfig
+	inUse []byte // digest of the content in use
+}
+
+// NewFile returns a File that has read nothing yet.
+func NewFile(cfg FileConfig) (*File, error) {
+	if cfg.Path == "" || cfg.Sink == nil {
+		return nil, errors.New("file of pods: path and sink are needed")
+	}
+	return &File{figures: newFigures("file", cfg.Path, cfg.Log), cfg: cfg}, nil
+}
+
+// Run reads the file at first and whenever it changes, until ctx ends. It counts and logs
+// failures; the known pods stay, even if the file is removed.
+func (f *File) Run(ctx context.Context) error {
+	// Watch the folder, because files are replaced by others or by links to others.
+	document.Watch(ctx, filepath.Dir(f.cfg.Path), f.log, func() {
+		if err := f.look(); err != nil {
+			f.failure(err)
+		}
+	})
+	return nil
+}
+
+// look reads the file and passes its pods to the sink if it has changed.
+func (f *File) look() error {
+	at := time.Now()
+	data, err := document.ReadFile(f.cfg.Path, maxFile)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(data)
+	if bytes.Equal(sum[:], f.inUse) && f.Failure() == nil {
+		return nil
+	}
+	pods, err := Parse(f.cfg.Path, data)
+	if err != nil {
+		return err
+	}
+	f.inUse = sum[:]
+	f.read(len(pods), nil)
+	f.cfg.Sink(pods, at)
+	return nil
+}
 
 // Bounds of a file of pods.
 const (
@@ -106,10 +165,10 @@ func (p *manifest) add(o *document.Object, from *corev1.Pod) {
 	if from.UID == "" {
 		from.UID = hash(from)
 	}
-	pod, err := podspec.Pod(from)
+	pod, err := Convert(from)
 	for _, err := range flatten(err) {
 		path := ""
-		if pe := (*podspec.Error)(nil); errors.As(err, &pe) {
+		if pe := (*FieldError)(nil); errors.As(err, &pe) {
 			path = pe.Path
 		}
 		p.wrong(o, path, "%v", err)

@@ -1,4 +1,4 @@
-package podspec
+package pods
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 const maxID = 256
 
 // containers adds the pod's containers and sidecars. Other init containers have no probes.
-func containers(pod *probe.Pod, p *corev1.Pod, at place) error {
+func containers(pod *probe.Pod, p *corev1.Pod, at FieldError) error {
 	if n := len(p.Spec.Containers) + len(p.Spec.InitContainers); n > maxContainers {
 		return at.wrong("spec.containers", "%d containers, at most %d are supported", n, maxContainers)
 	}
@@ -29,7 +29,7 @@ func containers(pod *probe.Pod, p *corev1.Pod, at place) error {
 	var errs []error
 	add := func(list string, i int, c *corev1.Container) {
 		at := at
-		at.container, at.path = c.Name, fmt.Sprintf("%s[%d]", list, i)
+		at.Container, at.Path = c.Name, fmt.Sprintf("%s[%d]", list, i)
 		container, err := container(p, c, at, all)
 		if err != nil {
 			errs = append(errs, err)
@@ -37,11 +37,9 @@ func containers(pod *probe.Pod, p *corev1.Pod, at place) error {
 		if container == nil {
 			return
 		}
-		for j := range pod.Containers {
-			if pod.Containers[j].Name == container.Name {
-				errs = append(errs, at.wrong("name", "another container has this name"))
-				return
-			}
+		if slices.ContainsFunc(pod.Containers, func(o probe.Container) bool { return o.Name == container.Name }) {
+			errs = append(errs, at.wrong("name", "another container has this name"))
+			return
 		}
 		pod.Containers = append(pod.Containers, *container)
 	}
@@ -61,7 +59,7 @@ func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-func container(p *corev1.Pod, c *corev1.Container, at place, all bool) (*probe.Container, error) {
+func container(p *corev1.Pod, c *corev1.Container, at FieldError, all bool) (*probe.Container, error) {
 	if why := validation.IsDNS1123Label(c.Name); len(why) > 0 {
 		return nil, at.wrong("name", "%s: %s", quoted(c.Name), why[0])
 	}
@@ -98,13 +96,11 @@ func container(p *corev1.Pod, c *corev1.Container, at place, all bool) (*probe.C
 			continue
 		}
 		at := at
-		at.probe, at.path = string(k.kind), at.path+"."+k.field
-		spec, err := spec(k.from, c, at)
-		if err != nil {
+		at.Probe, at.Path = string(k.kind), at.Path+"."+k.field
+		var err error
+		if *k.to, err = spec(k.from, c, at); err != nil {
 			errs = append(errs, err)
-			continue
 		}
-		*k.to = spec
 	}
 	return out, errors.Join(errs...)
 }
@@ -174,10 +170,10 @@ func rule(c *corev1.Container, exitCode int32) *corev1.ContainerRestartRule {
 
 // allRestart reports whether the end of one container restarts all containers of the pod.
 func allRestart(p *corev1.Pod) bool {
-	for i := range p.Status.Conditions {
-		if c := &p.Status.Conditions[i]; c.Type == corev1.AllContainersRestarting && c.Status == corev1.ConditionTrue {
-			return true
-		}
+	if slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.AllContainersRestarting && c.Status == corev1.ConditionTrue
+	}) {
+		return true
 	}
 	ended := func(containers []corev1.Container, statuses []corev1.ContainerStatus) bool {
 		for i := range containers {

@@ -1,4 +1,4 @@
-package podsource_test
+package pods_test
 
 import (
 	"errors"
@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/kernosis/kernosis/collector/probe/podsource"
+	"github.com/kernosis/kernosis/collector/pods"
 )
 
-func newReader(t *testing.T, url string) *podsource.Reader {
+func newReader(t *testing.T, url string) *pods.Reader {
 	t.Helper()
-	r, err := podsource.NewReader(podsource.KubeletConfig{URL: url, Insecure: true})
+	r, err := pods.NewReader(pods.KubeletConfig{URL: url, Insecure: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestReader(t *testing.T) {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	for _, name := range [][2]string{{"shop", "web-2"}, {"other", "web-1"}} {
-		if _, err := r.Pod(t.Context(), name[0], name[1]); !errors.Is(err, podsource.ErrNoPod) || !strings.Contains(err.Error(), "pod "+name[0]+"/"+name[1]) {
+		if _, err := r.Pod(t.Context(), name[0], name[1]); !errors.Is(err, pods.ErrNoPod) || !strings.Contains(err.Error(), "pod "+name[0]+"/"+name[1]) {
 			t.Errorf("%v: %v", name, err)
 		}
 	}
@@ -75,10 +75,10 @@ func TestReaderIsRefused(t *testing.T) {
 	none, cut := "", encode(t, corev1.Pod{})[:20]
 	k.token.Store(&none)
 	k.body.Store(&cut)
-	if _, err := r.Pod(t.Context(), "shop", "web-0"); err == nil || errors.Is(err, podsource.ErrNoPod) || !strings.Contains(err.Error(), "kubelet's pods: ") {
+	if _, err := r.Pod(t.Context(), "shop", "web-0"); err == nil || errors.Is(err, pods.ErrNoPod) || !strings.Contains(err.Error(), "kubelet's pods: ") {
 		t.Error(err)
 	}
-	if _, err := podsource.NewReader(podsource.KubeletConfig{URL: "https://user@x"}); err == nil {
+	if _, err := pods.NewReader(pods.KubeletConfig{URL: "https://user@x"}); err == nil {
 		t.Error("an address with a user")
 	}
 }
@@ -112,13 +112,13 @@ func TestReaderOfTwoOfAName(t *testing.T) {
 
 func TestVerified(t *testing.T) {
 	for _, c := range []struct {
-		cfg  podsource.KubeletConfig
+		cfg  pods.KubeletConfig
 		want bool
 	}{
-		{podsource.KubeletConfig{URL: "https://10.0.0.3:10250"}, true},
-		{podsource.KubeletConfig{URL: "https://10.0.0.3:10250", CertFile: "f"}, true},
-		{podsource.KubeletConfig{URL: "https://10.0.0.3:10250", Insecure: true}, false},
-		{podsource.KubeletConfig{URL: "http://127.0.0.1:10255"}, false},
+		{pods.KubeletConfig{URL: "https://10.0.0.3:10250"}, true},
+		{pods.KubeletConfig{URL: "https://10.0.0.3:10250", CertFile: "f"}, true},
+		{pods.KubeletConfig{URL: "https://10.0.0.3:10250", Insecure: true}, false},
+		{pods.KubeletConfig{URL: "http://127.0.0.1:10255"}, false},
 	} {
 		if c.cfg.Verified() != c.want {
 			t.Errorf("%+v: %v", c.cfg, c.cfg.Verified())

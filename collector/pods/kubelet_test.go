@@ -1,4 +1,4 @@
-package podsource_test
+package pods_test
 
 import (
 	"bytes"
@@ -27,14 +27,11 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/collector/probe/podsource"
 	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
-
-func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
 
 // sets records the sets of pods received.
 type sets struct {
@@ -173,7 +170,7 @@ func TestPodsOfKubelet(t *testing.T) {
 	dir := t.TempDir()
 	token := "first"
 	k.token.Store(&token)
-	src, err := podsource.NewKubelet(podsource.KubeletConfig{
+	src, err := pods.NewKubelet(pods.KubeletConfig{
 		URL: k.URL, CertFile: write(t, filepath.Join(dir, "kubelet.crt"), certificate(k.Server)),
 		TokenFile: write(t, filepath.Join(dir, "token"), []byte("first\n")), Sink: got.take, Log: log.log(),
 	})
@@ -237,27 +234,27 @@ func TestWhomToTrust(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
-		cfg  podsource.KubeletConfig
+		cfg  pods.KubeletConfig
 		want string // of the error; empty: none
 	}{
-		"nobody":                     {podsource.KubeletConfig{URL: k.URL}, "certificate"},
-		"a CA":                       {podsource.KubeletConfig{URL: k.URL, CAFile: pinned}, ""},
-		"a CA, another name":         {podsource.KubeletConfig{URL: named, CAFile: pinned}, "not localhost"},
-		"this very certificate":      {podsource.KubeletConfig{URL: named, CertFile: pinned}, ""},
-		"another certificate":        {podsource.KubeletConfig{URL: changed.URL, CertFile: pinned}, "certificate is not the one in " + pinned},
-		"the CA of another":          {podsource.KubeletConfig{URL: changed.URL, CAFile: pinned}, "certificate"},
-		"whoever answers":            {podsource.KubeletConfig{URL: changed.URL, Insecure: true}, ""},
-		"no certificate in the file": {podsource.KubeletConfig{URL: k.URL, CAFile: empty}, "has no certificate"},
-		"none to pin":                {podsource.KubeletConfig{URL: k.URL, CertFile: empty}, "does not begin with a certificate"},
-		"no file":                    {podsource.KubeletConfig{URL: k.URL, CAFile: filepath.Join(dir, "none")}, "no such file"},
-		"no regular file":            {podsource.KubeletConfig{URL: k.URL, CAFile: fifo}, "not a regular file"},
-		"an empty token":             {podsource.KubeletConfig{URL: k.URL, Insecure: true, TokenFile: empty}, "is empty"},
-		"nobody there":               {podsource.KubeletConfig{URL: "https://127.0.0.1:1", Insecure: true}, "refused"},
-		"another path":               {podsource.KubeletConfig{URL: other.URL + "/x", Insecure: true}, "404"},
+		"nobody":                     {pods.KubeletConfig{URL: k.URL}, "certificate"},
+		"a CA":                       {pods.KubeletConfig{URL: k.URL, CAFile: pinned}, ""},
+		"a CA, another name":         {pods.KubeletConfig{URL: named, CAFile: pinned}, "not localhost"},
+		"this very certificate":      {pods.KubeletConfig{URL: named, CertFile: pinned}, ""},
+		"another certificate":        {pods.KubeletConfig{URL: changed.URL, CertFile: pinned}, "certificate is not the one in " + pinned},
+		"the CA of another":          {pods.KubeletConfig{URL: changed.URL, CAFile: pinned}, "certificate"},
+		"whoever answers":            {pods.KubeletConfig{URL: changed.URL, Insecure: true}, ""},
+		"no certificate in the file": {pods.KubeletConfig{URL: k.URL, CAFile: empty}, "has no certificate"},
+		"none to pin":                {pods.KubeletConfig{URL: k.URL, CertFile: empty}, "does not begin with a certificate"},
+		"no file":                    {pods.KubeletConfig{URL: k.URL, CAFile: filepath.Join(dir, "none")}, "no such file"},
+		"no regular file":            {pods.KubeletConfig{URL: k.URL, CAFile: fifo}, "not a regular file"},
+		"an empty token":             {pods.KubeletConfig{URL: k.URL, Insecure: true, TokenFile: empty}, "is empty"},
+		"nobody there":               {pods.KubeletConfig{URL: "https://127.0.0.1:1", Insecure: true}, "refused"},
+		"another path":               {pods.KubeletConfig{URL: other.URL + "/x", Insecure: true}, "404"},
 	} {
 		var got sets
 		tc.cfg.Sink = got.take
-		src, err := podsource.NewKubelet(tc.cfg)
+		src, err := pods.NewKubelet(tc.cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,7 +284,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	there := httptest.NewServer(http.RedirectHandler(k.URL+"/pods", http.StatusFound))
 	t.Cleanup(there.Close)
 	var got sets
-	src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: there.URL, Sink: got.take})
+	src, err := pods.NewKubelet(pods.KubeletConfig{URL: there.URL, Sink: got.take})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,15 +304,15 @@ func TestAddressesThatAreRefused(t *testing.T) {
 		{URL: "http://10.0.0.1:10255"}: "only a loopback address", {URL: "http://localhost:10255", TokenFile: "t"}: "needs https",
 		{URL: "https://x", CAFile: "a", Insecure: true}: "want only one of",
 	} {
-		_, err := podsource.NewKubelet(podsource.KubeletConfig{URL: cfg.URL, CAFile: cfg.CAFile, TokenFile: cfg.TokenFile, Insecure: cfg.Insecure, Sink: func([]*probe.Pod, time.Time) {}})
+		_, err := pods.NewKubelet(pods.KubeletConfig{URL: cfg.URL, CAFile: cfg.CAFile, TokenFile: cfg.TokenFile, Insecure: cfg.Insecure, Sink: func([]*probe.Pod, time.Time) {}})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", cfg, err)
 		}
 	}
-	if _, err := podsource.NewKubelet(podsource.KubeletConfig{URL: "http://[::1]:10255", Sink: func([]*probe.Pod, time.Time) {}}); err != nil {
+	if _, err := pods.NewKubelet(pods.KubeletConfig{URL: "http://[::1]:10255", Sink: func([]*probe.Pod, time.Time) {}}); err != nil {
 		t.Error(err)
 	}
-	if _, err := podsource.NewKubelet(podsource.KubeletConfig{URL: "https://x"}); err == nil {
+	if _, err := pods.NewKubelet(pods.KubeletConfig{URL: "https://x"}); err == nil {
 		t.Error("no sink")
 	}
 }
@@ -332,7 +329,7 @@ func TestAnEndlessAnswer(t *testing.T) {
 		}
 	}))
 	t.Cleanup(srv.Close)
-	src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: srv.URL, Sink: func([]*probe.Pod, time.Time) { t.Error("pods") }})
+	src, err := pods.NewKubelet(pods.KubeletConfig{URL: srv.URL, Sink: func([]*probe.Pod, time.Time) { t.Error("pods") }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +341,7 @@ func TestAnEndlessAnswer(t *testing.T) {
 func TestAskedSoon(t *testing.T) {
 	k := serve(t, list(t, "web-0"))
 	var got sets
-	src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: k.URL, Insecure: true, Sink: got.take})
+	src, err := pods.NewKubelet(pods.KubeletConfig{URL: k.URL, Insecure: true, Sink: got.take})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,7 +364,7 @@ func TestABrokenPod(t *testing.T) {
 	k := serve(t, body)
 	var got sets
 	var log text
-	src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: k.URL, Insecure: true, Sink: got.take, Log: log.log()})
+	src, err := pods.NewKubelet(pods.KubeletConfig{URL: k.URL, Insecure: true, Sink: got.take, Log: log.log()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,10 +382,10 @@ func TestABrokenPod(t *testing.T) {
 // A set replaces the previous one in the Manager.
 func TestToAManager(t *testing.T) {
 	m := probe.New(probe.Config{})
-	sink := func(pods []*probe.Pod, _ time.Time) { podsource.To(m)(pods) }
+	sink := func(all []*probe.Pod, _ time.Time) { m.ReplacePods(all) }
 	for _, names := range [][]string{{"a", "b"}, {"b", "c"}, {}} {
 		k := serve(t, list(t, names...))
-		src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: k.URL, Insecure: true, Sink: sink})
+		src, err := pods.NewKubelet(pods.KubeletConfig{URL: k.URL, Insecure: true, Sink: sink})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -412,8 +409,8 @@ func TestAStartingKubelet(t *testing.T) {
 	k := serve(t, list(t, "web-0", "web-1", "static-0"))
 	var reported []event.ProbeData
 	m := probe.New(probe.Config{Report: func(ev *event.Event) { reported = append(reported, *ev.Probe) }})
-	src, err := podsource.NewKubelet(podsource.KubeletConfig{
-		URL: k.URL, Insecure: true, Sink: func(pods []*probe.Pod, _ time.Time) { podsource.To(m)(pods) },
+	src, err := pods.NewKubelet(pods.KubeletConfig{
+		URL: k.URL, Insecure: true, Sink: func(all []*probe.Pod, _ time.Time) { m.ReplacePods(all) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -449,7 +446,7 @@ func TestOnlyStaticPods(t *testing.T) {
 	for _, inPod := range []bool{false, true} {
 		k := serve(t, list(t, "static-0"))
 		var got sets
-		src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: k.URL, Insecure: true, InPod: inPod, Sink: got.take})
+		src, err := pods.NewKubelet(pods.KubeletConfig{URL: k.URL, Insecure: true, InPod: inPod, Sink: got.take})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -484,7 +481,7 @@ func BenchmarkRead(b *testing.B) {
 	body := list(b, names...)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(body) }))
 	defer srv.Close()
-	src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: srv.URL, Sink: func([]*probe.Pod, time.Time) {}})
+	src, err := pods.NewKubelet(pods.KubeletConfig{URL: srv.URL, Sink: func([]*probe.Pod, time.Time) {}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package podspec_test
+package pods_test
 
 import (
 	"errors"
@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/collector/probe/podspec"
 )
 
 func podOf(t *testing.T, manifest string) *corev1.Pod {
@@ -72,7 +72,7 @@ status:
 `
 
 func TestPod(t *testing.T) {
-	have, err := podspec.Pod(podOf(t, whole))
+	have, err := pods.Convert(podOf(t, whole))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestIdentityAndAddresses(t *testing.T) {
 	} {
 		p := base()
 		tc.change(p)
-		have, err := podspec.Pod(p)
+		have, err := pods.Convert(p)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -164,7 +164,7 @@ func TestPath(t *testing.T) {
 	} {
 		p := podOf(t, whole)
 		p.Spec.Containers[0].LivenessProbe.HTTPGet.Path = in
-		have, err := podspec.Pod(p)
+		have, err := pods.Convert(p)
 		if err != nil {
 			t.Errorf("%q: %v", in, err)
 			continue
@@ -199,8 +199,8 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	} {
 		p := podOf(t, whole)
 		change(p)
-		have, err := podspec.Pod(p)
-		var pe *podspec.Error
+		have, err := pods.Convert(p)
+		var pe *pods.FieldError
 		if !errors.As(err, &pe) {
 			t.Errorf("%s: %v", want, err)
 			continue
@@ -249,7 +249,7 @@ func TestFinal(t *testing.T) {
 		c := &p.Spec.Containers[1]
 		c.RestartPolicy, c.RestartPolicyRules = tc.own, tc.rules
 		p.Status.ContainerStatuses[1].State.Terminated.ExitCode = tc.code
-		have, err := podspec.Pod(p)
+		have, err := pods.Convert(p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,12 +264,12 @@ func TestFinal(t *testing.T) {
 	p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, corev1.ContainerStatus{
 		Name: "migrate", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 7}},
 	})
-	if have, err := podspec.Pod(p); err != nil || have.Containers[1].Final || have.RestartNever {
+	if have, err := pods.Convert(p); err != nil || have.Containers[1].Final || have.RestartNever {
 		t.Errorf("%+v, %v", have, err)
 	}
 	p = podOf(t, whole)
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue}}
-	if have, err := podspec.Pod(p); err != nil || have.Containers[1].Final || have.RestartNever {
+	if have, err := pods.Convert(p); err != nil || have.Containers[1].Final || have.RestartNever {
 		t.Errorf("%+v, %v", have, err)
 	}
 }
@@ -287,7 +287,7 @@ func TestCPULimit(t *testing.T) {
 		"memory":     {"resources: {limits: {memory: 1Gi}}", "resources: {limits: {memory: 1Gi}}", 0},
 		"no request": {"resources: {requests: {cpu: 500m}}", "", 0},
 	} {
-		have, err := podspec.Pod(podOf(t, "metadata: {name: p, namespace: n, uid: u}\nspec:\n  "+tc.pod+"\n  containers:\n  - name: main\n    livenessProbe: {tcpSocket: {port: 1}}\n    "+tc.container+"\n"))
+		have, err := pods.Convert(podOf(t, "metadata: {name: p, namespace: n, uid: u}\nspec:\n  "+tc.pod+"\n  containers:\n  - name: main\n    livenessProbe: {tcpSocket: {port: 1}}\n    "+tc.container+"\n"))
 		if err != nil || len(have.Containers) != 1 || have.Containers[0].CPULimit != tc.want {
 			t.Errorf("%s: %+v, %v; want a limit of %d", name, have, err, tc.want)
 		}

@@ -1,4 +1,4 @@
-package podsource_test
+package pods_test
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/collector/probe/podsource"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
@@ -29,7 +29,7 @@ status: {podIP: 10.0.0.7}
 `
 
 func TestParse(t *testing.T) {
-	pods, err := podsource.Parse("pods.yaml", []byte(onePod+`---
+	all, err := pods.Parse("pods.yaml", []byte(onePod+`---
 # nothing
 ---
 apiVersion: v1
@@ -47,10 +47,10 @@ items:
     containerStatuses:
     - {name: pg, containerID: "containerd://8a1f", ready: true, started: true, state: {running: {startedAt: 2026-01-02T03:04:05Z}}}
 `))
-	if err != nil || len(pods) != 2 {
-		t.Fatalf("%d pods, %v", len(pods), err)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%d pods, %v", len(all), err)
 	}
-	web, db := pods[0], pods[1]
+	web, db := all[0], all[1]
 	if c := web.Containers[0]; len(web.UID) != 32 || web.Active || c.State != probe.Running || c.ID != "none://"+web.UID+"/web" || c.Liveness.Port != 8080 {
 		t.Errorf("%+v", web)
 	}
@@ -60,14 +60,14 @@ items:
 	}
 	// A changed manifest is another pod, as with kubelet's static pods; a changed status is not.
 	for from, same := range map[string]bool{"10.0.0.7": true, "8080": false} {
-		again, err := podsource.Parse("pods.yaml", []byte(strings.ReplaceAll(onePod, from, from[:len(from)-1]+"1")))
+		again, err := pods.Parse("pods.yaml", []byte(strings.ReplaceAll(onePod, from, from[:len(from)-1]+"1")))
 		if err != nil || (again[0].UID == web.UID) != same {
 			t.Errorf("%s: %+v, %v", from, again, err)
 		}
 	}
 	// Its probes count, and its events have no container of a runtime.
 	m := probe.New(probe.Config{})
-	podsource.To(m)(pods)
+	m.ReplacePods(all)
 	if !m.Observe(probe.Key{PodUID: web.UID, Container: "web", Kind: probe.Liveness}, probe.Outcome{OK: true}) {
 		t.Error("not taken")
 	}
@@ -103,14 +103,14 @@ func TestMistakesInAFile(t *testing.T) {
 		{"a: [\n", "p.yaml:"},
 		{onePod + "---\na: \"\x1b[2J", "p.yaml:"},
 	} {
-		pods, err := podsource.Parse("p.yaml", []byte(tc.text))
-		if err == nil || !strings.Contains(withoutColumns(err), tc.want) || pods != nil || strings.ContainsRune(err.Error(), '\x1b') {
+		all, err := pods.Parse("p.yaml", []byte(tc.text))
+		if err == nil || !strings.Contains(withoutColumns(err), tc.want) || all != nil || strings.ContainsRune(err.Error(), '\x1b') {
 			t.Errorf("%s\nwant %s\nhave %v", tc.text, tc.want, err)
 		}
 	}
 	// All mistakes at once, up to a number.
 	text := strings.Repeat(pod("livenessProbe", "livnessProbe")+"---\n", 300)
-	_, err := podsource.Parse("p.yaml", []byte(text))
+	_, err := pods.Parse("p.yaml", []byte(text))
 	if err == nil || strings.Count(err.Error(), "\n") != 100 || !strings.HasSuffix(err.Error(), "and 200 more") {
 		t.Errorf("%v", err)
 	}
@@ -118,7 +118,7 @@ func TestMistakesInAFile(t *testing.T) {
 	for i := range 1101 {
 		many.WriteString(strings.Replace(onePod, "web-0", fmt.Sprint("web-", i), 1) + "---\n")
 	}
-	if _, err := podsource.Parse("p.yaml", []byte(many.String())); err == nil || !strings.Contains(err.Error(), "more than 1100 pods") {
+	if _, err := pods.Parse("p.yaml", []byte(many.String())); err == nil || !strings.Contains(err.Error(), "more than 1100 pods") {
 		t.Error(err)
 	}
 }
@@ -126,12 +126,12 @@ func TestMistakesInAFile(t *testing.T) {
 func TestAFileIsFollowed(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "pods.yaml")
-	if _, err := podsource.NewFile(podsource.FileConfig{Path: path}); err == nil {
+	if _, err := pods.NewFile(pods.FileConfig{Path: path}); err == nil {
 		t.Error("no sink")
 	}
 	var got sets
 	var log text
-	f, err := podsource.NewFile(podsource.FileConfig{Path: path, Sink: got.take, Log: log.log()})
+	f, err := pods.NewFile(pods.FileConfig{Path: path, Sink: got.take, Log: log.log()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestAFileThatIsBeingWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods.yaml")
 	write(t, path, []byte(onePod))
 	var got sets
-	f, err := podsource.NewFile(podsource.FileConfig{Path: path, Sink: got.take})
+	f, err := pods.NewFile(pods.FileConfig{Path: path, Sink: got.take})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,14 +209,14 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod}\n"))
 	f.Add([]byte("a: &a [*a]\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		pods, err := podsource.Parse("p.yaml", data)
+		all, err := pods.Parse("p.yaml", data)
 		if err != nil {
 			return
 		}
 		m := probe.New(probe.Config{})
-		podsource.To(m)(pods)
-		if len(m.Pods()) != len(pods) {
-			t.Errorf("%d pods, %d known", len(pods), len(m.Pods()))
+		m.ReplacePods(all)
+		if len(m.Pods()) != len(all) {
+			t.Errorf("%d pods, %d known", len(all), len(m.Pods()))
 		}
 	})
 }
