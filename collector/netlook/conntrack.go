@@ -1,9 +1,16 @@
 package netlook
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
+
+// ErrNoConntrack is returned if the kernel does not track connections.
+var ErrNoConntrack = errors.New("connections are not tracked here (no nf_conntrack)")
 
 // Conntrack is the fill level of a namespace's connection tracking table.
 type Conntrack struct {
@@ -20,12 +27,15 @@ func (c *Conntrack) String() string {
 	return fmt.Sprintf("%d of %d connections tracked", c.Count, c.Max)
 }
 
-// Conntrack reads a namespace's table, through process pid if it is in the namespace, else (or
-// with 0) through any other. /proc/sys/net shows the reader's namespace, so it is read inside.
-func (n *Namespaces) Conntrack(inode uint32, pid int) (c Conntrack) {
-	read := func() error {
+// ReadConntrack reads a namespace's table through process pid, as [Within] enters the namespace:
+// /proc/sys/net shows the reader's.
+func ReadConntrack(host hostfs.FS, inode uint32, pid int) (c Conntrack, err error) {
+	err = Within(host, inode, pid, func() error {
 		for name, into := range map[string]*uint64{"nf_conntrack_count": &c.Count, "nf_conntrack_max": &c.Max} {
-			text, err := n.fs.Sysctl("net/netfilter/" + name)
+			text, err := host.Sysctl("net/netfilter/" + name)
+			if errors.Is(err, fs.ErrNotExist) {
+				return ErrNoConntrack
+			}
 			if err != nil {
 				return err
 			}
@@ -34,19 +44,19 @@ func (n *Namespaces) Conntrack(inode uint32, pid int) (c Conntrack) {
 			}
 		}
 		return nil
-	}
+	})
+	c.Known = err == nil
+	return c, err
+}
+
+// Conntrack reads a namespace's table, through process pid if it is in the namespace, else (or
+// with 0) through any other.
+func (n *Namespaces) Conntrack(inode uint32, pid int) Conntrack {
 	if own(inode) {
-		c.Known = read() == nil
-		return c
-	}
-	if pid != 0 {
-		if got, err := n.fs.NetNS(pid); err != nil || got != inode {
-			pid = 0
-		}
-	}
-	if pid == 0 {
+		pid = 0
+	} else if got, err := n.fs.NetNS(pid); pid == 0 || err != nil || got != inode {
 		pid = n.Process(inode)
 	}
-	c.Known = Within(n.fs, inode, pid, read) == nil
+	c, _ := ReadConntrack(n.fs, inode, pid)
 	return c
 }

@@ -33,29 +33,24 @@ func CheckAcceptQueueFull(h operation.Host) operation.Builtin {
 			operation.Result{Name: "ownerComm", Doc: "its name"},
 			operation.Result{Name: "overflows", Doc: "connections that met a full accept queue, in the whole namespace, during window"},
 		),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			p, err := findTarget(h, call.Parameters, false)
+		Run: inspect(h, findTarget, func(ctx context.Context, call *operation.Call, p *place, r *operation.Finding) (*operation.Verdict, error) {
+			w, err := watchQueue(h, ctx, p, call.Parameters)
 			if err != nil {
-				return operation.Output{}, err
+				return nil, err
 			}
-			w, err := watchQueue(h, ctx, &p, call.Parameters)
-			if err != nil {
-				return operation.Output{}, err
-			}
-			r := newReport(&p)
 			text := w.report(r)
 			switch {
 			case w.looks == w.absent:
-				return operation.Output{}, operation.RefutedBy("AcceptQueueNotFull", "nothing listens at %s in %s", where(call.Parameters), &p)
+				return nil, operation.RefutedBy("AcceptQueueNotFull", "nothing listens at %s in %s", where(call.Parameters), p)
 			case w.full > 0:
-				return r.Output(operation.VerdictOf("AcceptQueueFull", "%s (full in %d of %d samples in %s)%s", text, w.full, w.looks, w.took, w.overflowText())), nil
+				return operation.VerdictOf("AcceptQueueFull", "%s (full in %d of %d samples in %s)%s", text, w.full, w.looks, w.took, w.overflowText()), nil
 			case w.overflows > 0 && w.listeners == 1:
 				// It happened between two samples, and there is no other listener that could have
 				// caused it.
-				return r.Output(operation.VerdictOf("AcceptQueueFull", "%s, not full in any of %d samples in %s%s", text, w.looks, w.took, w.overflowText())), nil
+				return operation.VerdictOf("AcceptQueueFull", "%s, not full in any of %d samples in %s%s", text, w.looks, w.took, w.overflowText()), nil
 			}
-			return operation.Output{}, operation.RefutedBy("AcceptQueueNotFull", "%s at most, in %d samples in %s%s", text, w.looks, w.took, w.overflowText())
-		},
+			return nil, operation.RefutedBy("AcceptQueueNotFull", "%s at most, in %d samples in %s%s", text, w.looks, w.took, w.overflowText())
+		}),
 	}
 }
 

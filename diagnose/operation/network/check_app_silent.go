@@ -29,18 +29,13 @@ func CheckAppSilent(h operation.Host) operation.Builtin {
 			operation.Result{Name: "ownerComm", Doc: "its name"},
 			operation.Result{Name: "ownerState", Doc: "its state: R, S, D, Z …"},
 		),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			p, target, err := probeOf(h, call.Parameters)
+		Run: inspect(h, probeOf, func(ctx context.Context, call *operation.Call, p *probing, r *operation.Finding) (*operation.Verdict, error) {
+			s, err := watchSilence(h, ctx, p, call.Parameters.Duration("timeout"))
 			if err != nil {
-				return operation.Output{}, err
+				return nil, err
 			}
-			s, err := watchSilence(h, ctx, p, target, call.Parameters.Duration("timeout"))
-			if err != nil {
-				return operation.Output{}, err
-			}
-			r := newReport(target)
 			return s.judge(r, p)
-		},
+		}),
 	}
 }
 
@@ -57,7 +52,7 @@ type silence struct {
 }
 
 // watchSilence probes, and inspects the other end of the connection at the timeout.
-func watchSilence(h operation.Host, ctx context.Context, p *netprobe.Probe, target *place, timeout time.Duration) (*silence, error) {
+func watchSilence(h operation.Host, ctx context.Context, p *probing, timeout time.Duration) (*silence, error) {
 	probing, cancel := context.WithCancel(ctx)
 	var mu sync.Mutex
 	var local netip.AddrPort
@@ -100,7 +95,7 @@ func watchSilence(h operation.Host, ctx context.Context, p *netprobe.Probe, targ
 	if !remote.IsValid() {
 		return s, nil
 	}
-	view, err := open(h, target)
+	view, err := open(h, p.target)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +116,7 @@ func watchSilence(h operation.Host, ctx context.Context, p *netprobe.Probe, targ
 	if s.child != nil && s.child.Inode != 0 {
 		inodes = map[uint32]bool{s.child.Inode: true}
 	}
-	owners, _ := owners(h, ctx, target, inodes, nil)
+	owners, _ := owners(h, ctx, p.target, inodes, nil)
 	for _, o := range owners {
 		s.owner = o
 	}
@@ -132,24 +127,24 @@ func watchSilence(h operation.Host, ctx context.Context, p *netprobe.Probe, targ
 }
 
 // judge returns the verdict, or the error that refutes the check.
-func (s *silence) judge(r *operation.Finding, p *netprobe.Probe) (operation.Output, error) {
-	what := fmt.Sprintf("%s probe of %s", p.Protocol, p.To)
+func (s *silence) judge(r *operation.Finding, p *probing) (*operation.Verdict, error) {
+	what := p.String()
 	if s.ended {
 		if s.probed.Err != nil && s.probed.Phase == netprobe.PhaseConnect {
-			return operation.Output{}, operation.RefutedBy("NotConnected", "%s %s", what, &s.probed)
+			return nil, operation.RefutedBy("NotConnected", "%s %s", what, &s.probed)
 		}
 		if s.probed.Err != nil {
-			return operation.Output{}, operation.RefutedBy("AppAnswers", "%s: not silent, but it %s", what, &s.probed)
+			return nil, operation.RefutedBy("AppAnswers", "%s: not silent, but it %s", what, &s.probed)
 		}
-		return operation.Output{}, operation.RefutedBy("AppAnswers", "%s: %s", what, &s.probed)
+		return nil, operation.RefutedBy("AppAnswers", "%s: %s", what, &s.probed)
 	}
 	r.Text("phase", s.phase)
 	if s.phase == netprobe.PhaseConnect {
-		return operation.Output{}, operation.RefutedBy("NotConnected", "%s: no connection within %s", what, s.waited)
+		return nil, operation.RefutedBy("NotConnected", "%s: no connection within %s", what, s.waited)
 	}
 	c := s.child
 	if c == nil {
-		return operation.Output{}, fmt.Errorf("%s has waited for %s, but its other end is not in network namespace %s: its source address may be translated on the way",
+		return nil, fmt.Errorf("%s has waited for %s, but its other end is not in network namespace %s: its source address may be translated on the way",
 			what, s.waited, r.Results["targetNetNS"])
 	}
 	accepted := c.Inode != 0
@@ -164,17 +159,17 @@ func (s *silence) judge(r *operation.Finding, p *netprobe.Probe) (operation.Outp
 	}
 	switch {
 	case c.State == netlook.SynRecv:
-		return operation.Output{}, operation.RefutedBy("NotConnected", "%s: the listener ignores the end of the handshake, %s", what, &s.queue)
+		return nil, operation.RefutedBy("NotConnected", "%s: the listener ignores the end of the handshake, %s", what, &s.queue)
 	case !accepted && c.State == netlook.Established:
-		return r.Output(operation.VerdictOf("AppNotAccepting", "%s has waited for %s in the accept queue (%s), %d bytes of it have arrived; %s does not accept it",
-			what, s.waited, &s.queue, c.RQueue, owner)), nil
+		return operation.VerdictOf("AppNotAccepting", "%s has waited for %s in the accept queue (%s), %d bytes of it have arrived; %s does not accept it",
+			what, s.waited, &s.queue, c.RQueue, owner), nil
 	case p.Protocol == netprobe.TCP:
-		return operation.Output{}, operation.RefutedBy("AppAnswers", "%s was accepted by %s; a TCP probe requires no more", what, owner)
+		return nil, operation.RefutedBy("AppAnswers", "%s was accepted by %s; a TCP probe requires no more", what, owner)
 	case c.Info.Bytes_received == 0 && c.RQueue == 0:
-		return operation.Output{}, operation.RefutedBy("RequestNotDelivered", "%s was accepted by %s, but nothing of the request arrived within %s", what, owner, s.waited)
+		return nil, operation.RefutedBy("RequestNotDelivered", "%s was accepted by %s, but nothing of the request arrived within %s", what, owner, s.waited)
 	case c.RQueue > 0:
-		return r.Output(operation.VerdictOf("AppSilent", "%s was accepted by %s, which has not read %d bytes of it in %s", what, owner, c.RQueue, s.waited)), nil
+		return operation.VerdictOf("AppSilent", "%s was accepted by %s, which has not read %d bytes of it in %s", what, owner, c.RQueue, s.waited), nil
 	}
-	return r.Output(operation.VerdictOf("AppSilent", "%s was accepted by %s, which has read all of it (%d bytes) and has not answered for %s (%s)",
-		what, owner, c.Info.Bytes_received, s.waited, netprobe.PhaseText(s.phase))), nil
+	return operation.VerdictOf("AppSilent", "%s was accepted by %s, which has read all of it (%d bytes) and has not answered for %s (%s)",
+		what, owner, c.Info.Bytes_received, s.waited, netprobe.PhaseText(s.phase)), nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
@@ -21,59 +22,56 @@ func CheckConntrackFull(h operation.Host) operation.Builtin {
 			operation.Result{Name: "conntrack", Doc: "tracked connections and their maximum"},
 			operation.Result{Name: "conntrackDropped", Doc: "packets dropped because the table was full, during window"},
 		),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			p, err := findPlace(h, call.Parameters)
-			if err != nil {
-				return operation.Output{}, err
-			}
-			places := []place{p}
+		Run: inspect(h, findPlace, func(ctx context.Context, call *operation.Call, p *place, r *operation.Finding) (*operation.Verdict, error) {
+			places := []*place{p}
 			if !p.node {
 				node, err := findNode(h)
 				if err != nil {
-					return operation.Output{}, err
+					return nil, err
 				}
 				places = append(places, node)
 			}
 			before := make([]conntrack, len(places))
-			for i := range places {
+			for i, p := range places {
+				var err error
+				before[i], err = readConntrack(h, p)
 				// A namespace without a table can't have a full one; the node's table must be
 				// readable.
-				before[i], err = readConntrack(h, &places[i])
-				if err != nil && (!errors.Is(err, errNoConntrack) || places[i].node) {
-					return operation.Output{}, err
+				if err != nil && (!errors.Is(err, netlook.ErrNoConntrack) || p.node) {
+					return nil, err
 				}
 			}
 			window := call.Parameters.Duration("window")
 			if err := operation.Pause(ctx, window); err != nil {
-				return operation.Output{}, err
+				return nil, err
 			}
 			var evidence []string
-			for i := range places {
-				after, err := readConntrack(h, &places[i])
-				if errors.Is(err, errNoConntrack) {
+			for i, p := range places {
+				after, err := readConntrack(h, p)
+				if errors.Is(err, netlook.ErrNoConntrack) {
 					continue
 				}
 				if err != nil {
-					return operation.Output{}, err
+					return nil, err
 				}
 				grew := after.since(&before[i])
 				dropped := grew.noPlace()
-				text := fmt.Sprintf("%s: %s, %d packets dropped for lack of space in %s", &places[i], &after, dropped, window)
+				text := fmt.Sprintf("%s: %s, %d packets dropped for lack of space in %s", p, &after, dropped, window)
 				if after.full(uint64(call.Parameters.Int("threshold")), dropped) {
-					r := newReport(&places[i])
+					r.Uint("targetNetNS", uint64(p.inode))
 					r.Text("conntrack", after.String())
 					r.Uint("conntrackDropped", dropped)
-					return r.Output(operation.VerdictOf("ConntrackFull", "%s", text)), nil
+					return operation.VerdictOf("ConntrackFull", "%s", text), nil
 				}
 				evidence = append(evidence, text)
 			}
-			return operation.Output{}, operation.RefutedBy("ConntrackNotFull", "%s", strings.Join(evidence, "; "))
-		},
+			return nil, operation.RefutedBy("ConntrackNotFull", "%s", strings.Join(evidence, "; "))
+		}),
 	}
 }
 
 // full reports whether the table is filled to at least threshold percent, or packets were dropped.
 // A limit of 0 means no limit.
 func (c *conntrack) full(threshold, dropped uint64) bool {
-	return dropped > 0 || c.limit > 0 && c.percent() >= threshold
+	return dropped > 0 || c.Max > 0 && c.percent() >= threshold
 }

@@ -23,21 +23,16 @@ func CheckLinkDown(h operation.Host) operation.Builtin {
 			operation.Result{Name: "link", Doc: "the device that is down"},
 			operation.Result{Name: "faults", Doc: "all checked devices that are down, at most 8"},
 		),
-		Run: func(_ context.Context, call *operation.Call) (operation.Output, error) {
+		Run: inspect(h, findPlace, func(_ context.Context, call *operation.Call, p *place, r *operation.Finding) (*operation.Verdict, error) {
 			v := call.Parameters
-			p, err := findPlace(h, v)
+			view, err := open(h, p)
 			if err != nil {
-				return operation.Output{}, err
-			}
-			view, err := open(h, &p)
-			if err != nil {
-				return operation.Output{}, err
+				return nil, err
 			}
 			defer view.Close()
-			r := newReport(&p)
 			links, err := links(view, r)
 			if err != nil {
-				return operation.Output{}, err
+				return nil, err
 			}
 			var looked []link
 			why := "that should carry packets"
@@ -54,7 +49,7 @@ func CheckLinkDown(h operation.Host) operation.Builtin {
 				why = "used for sending"
 				looked = slices.DeleteFunc(slices.Clone(links), func(l link) bool { return l.name != name && !carries(links, &l, name) })
 				if len(looked) == 0 {
-					return operation.Output{}, fmt.Errorf("%s has no device %q", &p, name)
+					return nil, fmt.Errorf("%s has no device %q", p, name)
 				}
 			} else {
 				looked = slices.DeleteFunc(slices.Clone(links), func(l link) bool { return !l.shouldCarry() })
@@ -76,11 +71,11 @@ func CheckLinkDown(h operation.Host) operation.Builtin {
 				fine = []string{"none"}
 			}
 			if len(down) == 0 {
-				return operation.Output{}, operation.RefutedBy("LinksUp", "devices of %s %s: %s", &p, why, display.List(fine, shown))
+				return nil, operation.RefutedBy("LinksUp", "devices of %s %s: %s", p, why, display.List(fine, shown))
 			}
 			r.Text("faults", display.List(down, shown))
-			return r.Output(operation.VerdictOf("LinkDown", "in %s %s; healthy devices %s: %s", &p, display.List(down, shown), why, display.List(fine, shown))), nil
-		},
+			return operation.VerdictOf("LinkDown", "in %s %s; healthy devices %s: %s", p, display.List(down, shown), why, display.List(fine, shown)), nil
+		}),
 	}
 }
 

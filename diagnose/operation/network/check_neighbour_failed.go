@@ -18,15 +18,11 @@ func CheckNeighbourFailed(h operation.Host) operation.Builtin {
 		Results: routeResults(
 			operation.Result{Name: "nextHopState", Doc: "state of its entry in the neighbour table"},
 		),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			p, r, err := findPath(h, call.Parameters)
-			if err != nil {
-				return operation.Output{}, err
-			}
+		Run: inspect(h, findPath, func(ctx context.Context, call *operation.Call, p *routePath, r *operation.Finding) (*operation.Verdict, error) {
 			defer p.view.Close()
 			p.report(r)
 			if p.route.Errno != 0 || p.route.Local {
-				return operation.Output{}, operation.RefutedBy("NoNextHop", "%s in %s: %s", p.to, &p.place, p.route.String())
+				return nil, operation.RefutedBy("NoNextHop", "%s in %s: %s", p.to, p.place, p.route.String())
 			}
 			began, window := time.Now(), call.Parameters.Duration("window")
 			var n netlook.Neighbor
@@ -38,20 +34,20 @@ func CheckNeighbourFailed(h operation.Host) operation.Builtin {
 				what := "next hop " + p.route.Via.String() + " on " + p.route.Dev + " in " + p.place.String()
 				switch {
 				case n.Failed:
-					return r.Output(operation.VerdictOf("NeighbourFailed", "%s: FAILED, it does not answer on the link", what)), nil
+					return operation.VerdictOf("NeighbourFailed", "%s: FAILED, it does not answer on the link", what), nil
 				case tried && waited >= window:
-					return r.Output(operation.VerdictOf("NeighbourFailed", "%s: INCOMPLETE for more than %s, it does not answer on the link", what, window)), nil
+					return operation.VerdictOf("NeighbourFailed", "%s: INCOMPLETE for more than %s, it does not answer on the link", what, window), nil
 				case !n.Known && waited >= window:
-					return operation.Output{}, operation.RefutedBy("NeighbourUnknown", "%s: the kernel does not report its state", what)
+					return nil, operation.RefutedBy("NeighbourUnknown", "%s: the kernel does not report its state", what)
 				case n.State == "none":
-					return operation.Output{}, operation.RefutedBy("NeighbourUnknown", "%s: no entry, so nothing was sent there recently", what)
+					return nil, operation.RefutedBy("NeighbourUnknown", "%s: no entry, so nothing was sent there recently", what)
 				case n.Known && !n.Trying && (n.State != "PROBE" && n.State != "DELAY" || waited >= window):
-					return operation.Output{}, operation.RefutedBy("NeighbourPresent", "%s: %s, %s", what, n.State, n.Address)
+					return nil, operation.RefutedBy("NeighbourPresent", "%s: %s, %s", what, n.State, n.Address)
 				}
 				if err := operation.Pause(ctx, lookEvery); err != nil {
-					return operation.Output{}, err
+					return nil, err
 				}
 			}
-		},
+		}),
 	}
 }

@@ -20,35 +20,30 @@ func CheckNoListener(h operation.Host) operation.Builtin {
 		Results: results(
 			operation.Result{Name: "listeners", Doc: "listeners of the namespace, those of the port first, at most 8"},
 		),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			p, err := findTarget(h, call.Parameters, false)
+		Run: inspect(h, findTarget, func(ctx context.Context, call *operation.Call, p *place, r *operation.Finding) (*operation.Verdict, error) {
+			t, err := sockets(h, ctx, p, call.Parameters, false)
 			if err != nil {
-				return operation.Output{}, err
-			}
-			t, err := sockets(h, ctx, &p, call.Parameters, false)
-			if err != nil {
-				return operation.Output{}, err
+				return nil, err
 			}
 			where := where(call.Parameters)
 			if l := t.listening; l != nil {
-				return operation.Output{}, operation.RefutedBy("ListenerPresent", "%s listens at %s, queue %d/%d", t.owners[l.Inode], l.Local, l.RQueue, l.WQueue)
+				return nil, operation.RefutedBy("ListenerPresent", "%s listens at %s, queue %d/%d", t.owners[l.Inode], l.Local, l.RQueue, l.WQueue)
 			}
 			if !t.whole { // otherwise finding none proves nothing
-				return operation.Output{}, errors.New("the namespace has more sockets than can be listed")
+				return nil, errors.New("the namespace has more sockets than can be listed")
 			}
-			others, err := listeners(h, ctx, &p, at(call.Parameters).Port())
+			others, err := listeners(h, ctx, p, at(call.Parameters).Port())
 			if err != nil {
-				return operation.Output{}, err
+				return nil, err
 			}
-			r := newReport(&p)
 			const shown = 8
 			list := display.List(others, shown)
 			r.Text("listeners", list)
 			if list == "" {
 				list = "none"
 			}
-			return r.Output(operation.VerdictOf("NoListener", "nothing listens at %s in %s; other listeners: %s", where, &p, list)), nil
-		},
+			return operation.VerdictOf("NoListener", "nothing listens at %s in %s; other listeners: %s", where, p, list), nil
+		}),
 	}
 }
 

@@ -14,17 +14,13 @@ func CheckNoRoute(h operation.Host) operation.Builtin {
 		Effect:     operation.Check,
 		Parameters: pathParameters(),
 		Results:    routeResults(),
-		Run: func(_ context.Context, call *operation.Call) (operation.Output, error) {
-			p, r, err := findPath(h, call.Parameters)
-			if err != nil {
-				return operation.Output{}, err
-			}
+		Run: inspect(h, findPath, func(_ context.Context, _ *operation.Call, p *routePath, r *operation.Finding) (*operation.Verdict, error) {
 			defer p.view.Close()
 			if p.route.Errno == 0 {
-				return operation.Output{}, operation.RefutedBy("RoutePresent", "%s in %s: %s, table %s", p.to, &p.place, p.route.String(), table(p.route.Table))
+				return nil, operation.RefutedBy("RoutePresent", "%s in %s: %s, table %s", p.to, p.place, p.route.String(), table(p.route.Table))
 			}
 			p.report(r)
-			return r.Output(operation.VerdictOf("NoRoute", "%s in %s: %s", p.to, &p.place, p.route.String())), nil
-		},
+			return operation.VerdictOf("NoRoute", "%s in %s: %s", p.to, p.place, p.route.String()), nil
+		}),
 	}
 }

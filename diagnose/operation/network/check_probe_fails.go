@@ -3,11 +3,9 @@ package network
 import (
 	"context"
 	"errors"
-	"fmt"
 	"syscall"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/netprobe"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
@@ -26,26 +24,20 @@ func CheckProbeFails(h operation.Host) operation.Builtin {
 			operation.Result{Name: "status", Doc: "status of the answer: 503 Service Unavailable, NOT_SERVING"},
 			operation.Result{Name: "totalTime", Doc: "duration of the probe"},
 		),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			p, target, err := probeOf(h, call.Parameters)
-			if err != nil {
-				return operation.Output{}, err
-			}
+		Run: inspect(h, probeOf, func(ctx context.Context, call *operation.Call, p *probing, r *operation.Finding) (*operation.Verdict, error) {
 			probed, err := probeOnce(ctx, p, call.Parameters.Duration("timeout"))
 			if err != nil {
-				return operation.Output{}, err
+				return nil, err
 			}
-			what := display.Safe(fmt.Sprintf("%s probe of %s", p.Protocol, p.To), maxName)
 			if probed.Err == nil {
-				return operation.Output{}, operation.RefutedBy("ProbeSucceeds", "%s succeeded: %s", what, probed)
+				return nil, operation.RefutedBy("ProbeSucceeds", "%s succeeded: %s", p, probed)
 			}
-			r := newReport(target)
 			r.Text("phase", probed.Phase)
 			r.Text("error", probed.Err.Error())
 			r.Text("status", probed.Status)
 			r.Text("totalTime", probed.Took.String())
-			return r.Output(operation.VerdictOf(probed.failure(call.Parameters.Duration("timeout")), "%s: %s", what, probed)), nil
-		},
+			return operation.VerdictOf(probed.failure(call.Parameters.Duration("timeout")), "%s: %s", p, probed), nil
+		}),
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
@@ -25,23 +24,20 @@ func CheckProbeRecovers(h operation.Host) operation.Builtin {
 			operation.Result{Name: "lastError", Doc: "last failure"},
 			operation.Result{Name: "totalTime", Doc: "duration of the last probe"},
 		),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+		Run: inspect(h, probeOf, func(ctx context.Context, call *operation.Call, p *probing, r *operation.Finding) (*operation.Verdict, error) {
 			v := call.Parameters
-			p, target, err := probeOf(h, v)
-			if err != nil {
-				return operation.Output{}, err
-			}
 			want, most := max(1, v.Int("successes")), max(1, v.Int("attempts"))
 			if most < want {
-				return operation.Output{}, fmt.Errorf("parameter attempts: %d attempts can't have %d successes", most, want)
+				return nil, fmt.Errorf("parameter attempts: %d attempts can't have %d successes", most, want)
 			}
 			var row, failed, made int64
 			var last *probeResult
 			lastFailure := "none failed"
 			for row < want && made < most {
 				began := time.Now()
+				var err error
 				if last, err = probeOnce(ctx, p, v.Duration("timeout")); err != nil {
-					return operation.Output{}, err
+					return nil, err
 				}
 				made++
 				if last.Err == nil {
@@ -52,22 +48,20 @@ func CheckProbeRecovers(h operation.Host) operation.Builtin {
 				}
 				if row < want && made < most {
 					if err := operation.Pause(ctx, v.Duration("period")-time.Since(began)); err != nil {
-						return operation.Output{}, err
+						return nil, err
 					}
 				}
 			}
-			r := newReport(target)
 			r.Uint("attempted", uint64(made))
 			r.Uint("failed", uint64(failed))
 			r.Text("totalTime", last.Took.Round(time.Microsecond).String())
-			what := display.Safe(fmt.Sprintf("%s probe of %s", p.Protocol, p.To), maxName)
 			if row < want {
-				return operation.Output{}, operation.RefutedBy("ProbeStillFails", "%s: %d of %d failed, want %d successes in a row; last failure: %s", what, failed, made, want, lastFailure)
+				return nil, operation.RefutedBy("ProbeStillFails", "%s: %d of %d failed, want %d successes in a row; last failure: %s", p, failed, made, want, lastFailure)
 			}
 			if failed > 0 {
 				r.Text("lastError", lastFailure)
 			}
-			return r.Output(operation.VerdictOf("ProbeRecovered", "%s: the last %d of %d succeeded (%s); %s", what, want, made, last, lastFailure)), nil
-		},
+			return operation.VerdictOf("ProbeRecovered", "%s: the last %d of %d succeeded (%s); %s", p, want, made, last, lastFailure), nil
+		}),
 	}
 }

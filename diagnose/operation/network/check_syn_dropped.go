@@ -38,23 +38,18 @@ func CheckSYNDropped(h operation.Host) operation.Builtin {
 			operation.Result{Name: "queue", Doc: "connections that wait to be accepted at the port"},
 			operation.Result{Name: "queueMax", Doc: "maximum length of that queue"},
 		),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			p, err := findTarget(h, call.Parameters, false)
-			if err != nil {
-				return operation.Output{}, err
-			}
+		Run: inspect(h, findTarget, func(ctx context.Context, call *operation.Call, p *place, r *operation.Finding) (*operation.Verdict, error) {
 			// The first drop is enough.
-			grew, window, err := growth(h, ctx, &p, call.Parameters.Duration("window"), func(grew map[string]uint64) bool {
+			grew, window, err := growth(h, ctx, p, call.Parameters.Duration("window"), func(grew map[string]uint64) bool {
 				return slices.ContainsFunc(listenerDrops(), func(c counter) bool { return grew[c.name] > 0 })
 			})
 			if err != nil {
-				return operation.Output{}, fmt.Errorf("counters of %s: %w", &p, err)
+				return nil, fmt.Errorf("counters of %s: %w", p, err)
 			}
-			t, err := sockets(h, ctx, &p, call.Parameters, false)
+			t, err := sockets(h, ctx, p, call.Parameters, false)
 			if err != nil {
-				return operation.Output{}, err
+				return nil, err
 			}
-			r := newReport(&p)
 			r.Uint("drops", grew[listenDrops])
 			r.Uint("overflows", grew[listenOverflows])
 			r.Uint("synQueueFull", grew[handshakesFull])
@@ -78,9 +73,9 @@ func CheckSYNDropped(h operation.Host) operation.Builtin {
 				}
 			}
 			if len(dropped) == 0 {
-				return operation.Output{}, operation.RefutedBy("NoSYNDropped", "listeners of %s dropped nothing in %s; %s", &p, window, at)
+				return nil, operation.RefutedBy("NoSYNDropped", "listeners of %s dropped nothing in %s; %s", p, window, at)
 			}
-			return r.Output(operation.VerdictOf("SYNDropped", "in %s in %s: %s; %s", window, &p, strings.Join(dropped, ", "), at)), nil
-		},
+			return operation.VerdictOf("SYNDropped", "in %s in %s: %s; %s", window, p, strings.Join(dropped, ", "), at), nil
+		}),
 	}
 }

@@ -3,8 +3,12 @@ package network
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
+	"github.com/prometheus/procfs"
+
+	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
@@ -54,4 +58,70 @@ func grew(before, after map[string]uint64) map[string]uint64 {
 		}
 	}
 	return grew
+}
+
+// increase returns the growth of a counter; a counter that was reset starts from zero.
+func increase(before, after uint64) uint64 {
+	if after < before {
+		return after
+	}
+	return after - before
+}
+
+// conntrack is the connection tracking table of a namespace, with its counters since the namespace
+// was created.
+type conntrack struct {
+	netlook.Conntrack
+	drop, insertFailed uint64 // packets dropped, connections not inserted
+	earlyDrop          uint64 // connections dropped in favour of newer ones
+}
+
+// since returns how much the counters have grown.
+func (c *conntrack) since(was *conntrack) conntrack {
+	return conntrack{
+		drop: increase(was.drop, c.drop), insertFailed: increase(was.insertFailed, c.insertFailed), earlyDrop: increase(was.earlyDrop, c.earlyDrop),
+	}
+}
+
+// noPlace returns how many packets were dropped because the table was full. From 5.10 to 7.0 the
+// kernel counts such a packet only as drop. If two connections race for one entry, like DNS queries
+// from one socket or ports chosen by SNAT, it counts the loser's packet as both drop and
+// insert_failed (nf_ct_resolve_clash), however empty the table is. It counts some packets only as
+// insert_failed, for example because of long hash chains, so the result may be too low; then the
+// table's count shows that it is full.
+func (c *conntrack) noPlace() uint64 { return c.drop - min(c.drop, c.insertFailed) }
+
+func (c *conntrack) percent() uint64 {
+	if c.Max == 0 {
+		return 0
+	}
+	return c.Count * 100 / c.Max
+}
+
+func (c *conntrack) String() string { return fmt.Sprintf("%s (%d %%)", &c.Conntrack, c.percent()) }
+
+// readConntrack reads the table of a namespace.
+func readConntrack(h operation.Host, p *place) (c conntrack, err error) {
+	if c.Conntrack, err = netlook.ReadConntrack(h.FS, p.inode, p.pid); err != nil {
+		return c, err
+	}
+	proc, err := proc(h, p)
+	if err != nil {
+		return c, err
+	}
+	stats, err := proc.ConntrackStat()
+	if err != nil {
+		return c, fmt.Errorf("counters of tracked connections: %w", err)
+	}
+	for _, s := range stats { // one per CPU
+		c.drop += s.Drop
+		c.insertFailed += s.InsertFailed
+		c.earlyDrop += s.EarlyDrop
+	}
+	return c, nil
+}
+
+// proc returns the procfs of a process in the place, for the files below /proc/PID/net.
+func proc(h operation.Host, p *place) (procfs.FS, error) {
+	return procfs.NewFS(h.FS.Path("/proc/" + strconv.Itoa(p.pid)))
 }

@@ -23,11 +23,7 @@ func Neighbours(h operation.Host) operation.Builtin {
 			operation.Result{Name: "linkAddress", Doc: "link address of the next hop"},
 			operation.Result{Name: "entries", Doc: "entries of that address family by state"},
 		),
-		Run: func(_ context.Context, call *operation.Call) (operation.Output, error) {
-			p, r, err := findPath(h, call.Parameters)
-			if err != nil {
-				return operation.Output{}, err
-			}
+		Run: inspect(h, findPath, func(_ context.Context, call *operation.Call, p *routePath, r *operation.Finding) (*operation.Verdict, error) {
 			defer p.view.Close()
 			p.report(r)
 			switch {
@@ -58,7 +54,7 @@ func Neighbours(h operation.Host) operation.Builtin {
 					w.Printf("%s dev %s lladdr %s %s\n", ip, names[n.LinkIndex], n.HardwareAddr, netlook.NeighborState(n.State))
 				}
 			})
-			return r.Output(nil), err
-		},
+			return nil, err
+		}),
 	}
 }

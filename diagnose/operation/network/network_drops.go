@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
@@ -30,29 +31,24 @@ func NetworkDrops(h operation.Host) operation.Builtin {
 			operation.Result{Name: "conntrackDropped", Doc: "packets dropped because that table was full"},
 			operation.Result{Name: "conntrackInsertFailed", Doc: "connections that could not be inserted, mostly because another one was faster"},
 		),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			p, err := findPlace(h, call.Parameters)
-			if err != nil {
-				return operation.Output{}, err
-			}
-			r := newReport(&p)
+		Run: inspect(h, findPlace, func(ctx context.Context, call *operation.Call, p *place, r *operation.Finding) (*operation.Verdict, error) {
 			window := call.Parameters.Duration("window")
-			before, err := takeSample(h, &p, r)
+			before, err := takeSample(h, p, r)
 			if err != nil {
-				return operation.Output{}, err
+				return nil, err
 			}
 			if err := operation.Pause(ctx, window); err != nil {
-				return operation.Output{}, err
+				return nil, err
 			}
-			after, err := takeSample(h, &p, r)
+			after, err := takeSample(h, p, r)
 			if err != nil {
-				return operation.Output{}, err
+				return nil, err
 			}
 			grew := after.since(before)
 			grew.report(r, &after)
 			err = r.Artifact(call, "network-drops.txt", func(w *operation.Page) { grew.write(w, &after, window) })
-			return r.Output(nil), err
-		},
+			return nil, err
+		}),
 	}
 }
 
@@ -69,12 +65,7 @@ func takeSample(h operation.Host, p *place, r *operation.Finding) (s sample, err
 	if s.counters, err = h.FS.NetCounters(p.pid); err != nil {
 		return s, fmt.Errorf("counters of %s: %w", p, err)
 	}
-	view, err := open(h, p)
-	if err != nil {
-		return s, err
-	}
-	defer view.Close()
-	if s.links, err = links(view, r); err != nil {
+	if s.links, err = linksOf(h, p, r); err != nil {
 		return s, err
 	}
 	if proc, err := proc(h, p); err != nil {
@@ -90,8 +81,8 @@ func takeSample(h operation.Host, p *place, r *operation.Finding) (s sample, err
 	}
 	c, err := readConntrack(h, p)
 	switch {
-	case errors.Is(err, errNoConntrack):
-		r.Note("%s", errNoConntrack)
+	case errors.Is(err, netlook.ErrNoConntrack):
+		r.Note("%s", netlook.ErrNoConntrack)
 	case err != nil:
 		r.Note("tracked connections: %v", err)
 	default:

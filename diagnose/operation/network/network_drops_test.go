@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
@@ -38,7 +39,7 @@ func TestCheckConntrackFull(t *testing.T) {
 	}
 	check := CheckConntrackFull(h)
 	in := map[string]string{"netns": inode(pod), "window": "0s"}
-	if _, err := readConntrack(h, &p); errors.Is(err, errNoConntrack) {
+	if _, err := readConntrack(h, p); errors.Is(err, netlook.ErrNoConntrack) {
 		fail(t, check, in, "not tracked here")
 		t.Skip("this kernel does not track connections")
 	} else if err != nil {
@@ -66,7 +67,7 @@ func TestNetConntrackFull(t *testing.T) {
 		{100, 100, 0, 0, true},
 	} {
 		was := conntrack{drop: 70, insertFailed: 20}
-		now := conntrack{count: c.count, limit: c.limit, drop: was.drop + c.drop, insertFailed: was.insertFailed + c.insertFailed}
+		now := conntrack{Conntrack: netlook.Conntrack{Count: c.count, Max: c.limit}, drop: was.drop + c.drop, insertFailed: was.insertFailed + c.insertFailed}
 		if grew := now.since(&was); now.full(95, grew.noPlace()) != c.full {
 			t.Errorf("%+v", c)
 		}

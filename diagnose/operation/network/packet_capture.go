@@ -2,14 +2,20 @@ package network
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
+	"github.com/google/gopacket/pcapgo"
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
@@ -51,25 +57,20 @@ func PacketCapture(h operation.Host) operation.Builtin {
 			operation.Result{Name: "icmpErrors", Doc: "ICMP errors"},
 			operation.Result{Name: "handshake", Doc: "longest TCP handshake"},
 		),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			c, err := captureOf(h, call.Parameters)
-			if err != nil {
-				return operation.Output{}, err
-			}
-			r := newReport(&c.place)
+		Run: inspect(h, captureOf, func(ctx context.Context, call *operation.Call, c *capture, r *operation.Finding) (*operation.Verdict, error) {
 			if err := c.run(ctx, call, r); err != nil {
-				return operation.Output{}, err
+				return nil, err
 			}
 			c.report(r)
-			return r.Output(nil), nil
-		},
+			return nil, nil
+		}),
 	}
 }
 
 // capture is a capture in progress.
 type capture struct {
 	host       operation.Host
-	place      place
+	place      *place
 	filter     filter
 	link       int
 	duration   time.Duration
@@ -87,18 +88,18 @@ type capture struct {
 }
 
 // captureOf returns the capture that the parameters describe.
-func captureOf(h operation.Host, v operation.Values) (*capture, error) {
-	place, err := findPlace(h, v)
+func captureOf(h operation.Host, v operation.Values) (*capture, *operation.Finding, error) {
+	place, r, err := findPlace(h, v)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if v["where"] == "target" {
 		// If the address is not on this node, capture in the namespace that the parameters select.
-		target, err := findTarget(h, v, false)
+		target, about, err := findTarget(h, v)
 		if err == nil {
-			place = target
+			place, r = target, about
 		} else if !errors.Is(err, errNetElsewhere) {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	at := at(v)
@@ -118,11 +119,11 @@ func captureOf(h operation.Host, v operation.Values) (*capture, error) {
 	}
 	const least = 60 // longest IPv4 header with options
 	if c.snaplen < least {
-		return nil, fmt.Errorf("parameter snaplen: want at least %d", least)
+		return nil, nil, fmt.Errorf("parameter snaplen: want at least %d", least)
 	}
-	links, err := linksOf(h, &place)
+	links, err := linksOf(h, place, newReport(nil))
 	if err != nil && v["link"] != "" {
-		return nil, err
+		return nil, nil, err
 	}
 	c.unnamed = err // a capture needs no rtnl_lock, while reading the names may wait for it forever
 	c.names = map[int]string{}
@@ -133,19 +134,10 @@ func captureOf(h operation.Host, v operation.Values) (*capture, error) {
 		}
 	}
 	if v["link"] != "" && c.link == 0 {
-		return nil, fmt.Errorf("%s has no device %q", &place, v["link"])
+		return nil, nil, fmt.Errorf("%s has no device %q", place, v["link"])
 	}
 	c.sum = newNetSummary(c.names)
-	return c, nil
-}
-
-func linksOf(h operation.Host, p *place) ([]link, error) {
-	view, err := open(h, p)
-	if err != nil {
-		return nil, err
-	}
-	defer view.Close()
-	return links(view, newReport(nil))
+	return c, r, nil
 }
 
 // run captures packets into the artifact.
@@ -165,7 +157,7 @@ func (c *capture) run(ctx context.Context, call *operation.Call, r *operation.Fi
 	if err != nil {
 		return c.budget(err, r)
 	}
-	s, err := openCapture(c.host, &c.place, c.filter, c.link, c.snaplen)
+	s, err := openCapture(c.host, c.place, c.filter, c.link, c.snaplen)
 	if err != nil {
 		return err
 	}
@@ -238,4 +230,103 @@ func (c *capture) report(r *operation.Finding) {
 	if handshake > 0 {
 		r.Text("handshake", handshake.Round(time.Microsecond).String())
 	}
+}
+
+const (
+	sllHeader = 16  // of LINKTYPE_LINUX_SLL
+	maxLinks  = 256 // devices that the head of the file describes
+)
+
+// errNetLimit ends a capture that has reached a limit.
+var errNetLimit = errors.New("limit reached")
+
+// begin writes the head of the file, which describes the existing devices.
+func (c *capture) begin(out io.Writer) (*pcapgo.NgWriter, error) {
+	indexes := slices.Sorted(maps.Keys(c.names))
+	if c.link != 0 {
+		indexes = []int{c.link}
+	}
+	if len(indexes) == 0 {
+		indexes = []int{1} // the loopback device of each namespace
+	}
+	head := &countingWriter{to: out}
+	w, err := pcapgo.NewNgWriterInterface(head, c.describe(indexes[0]), pcapgo.NgWriterOptions{
+		SectionInfo: pcapgo.NgSectionInfo{OS: "linux", Application: "kernosis", Comment: display.Safe(c.place.String(), maxName)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.interfaces[indexes[0]] = 0
+	for _, index := range indexes[1:min(len(indexes), maxLinks)] {
+		if c.interfaces[index], err = w.AddInterface(c.describe(index)); err != nil {
+			return nil, err
+		}
+	}
+	err = w.Flush()
+	c.written = head.n
+	return w, err
+}
+
+// countingWriter counts the bytes written to it.
+type countingWriter struct {
+	to io.Writer
+	n  int64
+}
+
+func (w *countingWriter) Write(b []byte) (int, error) {
+	n, err := w.to.Write(b)
+	w.n += int64(n)
+	return n, err
+}
+
+func (c *capture) describe(index int) pcapgo.NgInterface {
+	return pcapgo.NgInterface{
+		Name: c.sum.name(index), Filter: c.filter.String(), OS: "linux",
+		LinkType: layers.LinkTypeLinuxSLL, SnapLength: c.snaplen + sllHeader,
+	}
+}
+
+// take counts and writes a packet, unless it exceeds the limit.
+func (c *capture) take(w *pcapgo.NgWriter, p *packet) error {
+	const block = 32 + 3 // maximum overhead of a packet in the file
+	if c.written+sllHeader+int64(len(p.data))+block > c.bytes {
+		c.stopped = "bytes"
+		return errNetLimit
+	}
+	headers := c.sum.add(p)
+	data := p.data
+	if !c.payload {
+		data = data[:min(headers, len(data))]
+	}
+	id, ok := c.interfaces[p.link]
+	if !ok { // a device that appeared during the capture
+		var err error
+		if id, err = w.AddInterface(c.describe(p.link)); err != nil {
+			return err
+		}
+		c.interfaces[p.link] = id
+	}
+	frame := append(sll(p), data...)
+	if err := w.WritePacket(gopacket.CaptureInfo{
+		Timestamp: p.at, CaptureLength: len(frame), Length: max(sllHeader+p.length, len(frame)), InterfaceIndex: id,
+	}, frame); err != nil {
+		return err
+	}
+	c.written += int64(len(frame)) + block
+	if c.sum.packets >= c.packets {
+		c.stopped = "packets"
+		return errNetLimit
+	}
+	return nil
+}
+
+// sll returns the header of a Linux cooked capture.
+func sll(p *packet) []byte {
+	b := make([]byte, sllHeader, sllHeader+len(p.data))
+	binary.BigEndian.PutUint16(b[0:], uint16(p.kind))
+	binary.BigEndian.PutUint16(b[2:], p.arphrd)
+	binary.BigEndian.PutUint16(b[4:], uint16(len(p.hardware)))
+	copy(b[6:14], p.hardware)
+	binary.BigEndian.PutUint16(b[14:], p.protocol)
+	return b
 }

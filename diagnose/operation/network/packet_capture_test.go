@@ -269,14 +269,14 @@ func TestPacketCaptureElsewhere(t *testing.T) {
 func TestPacketCaptureTakesNothingElse(t *testing.T) {
 	prober, target := netlab.PairIn(t, 33)
 	target.Serve("10.97.33.2:80", netlab.Echo)
-	p, err := findPlace(host(), operation.Values{"netns": inode(target)})
+	p, _, err := findPlace(host(), operation.Values{"netns": inode(target)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	stop := keepProbing(prober, "10.97.33.2:80")
 	defer stop()
 	for range 20 {
-		s, err := openCapture(host(), &p, filter{port: 9, protocol: unix.IPPROTO_UDP}, 0, 128)
+		s, err := openCapture(host(), p, filter{port: 9, protocol: unix.IPPROTO_UDP}, 0, 128)
 		if err != nil {
 			t.Fatal(err)
 		}

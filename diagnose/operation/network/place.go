@@ -58,9 +58,9 @@ type place struct {
 func (p *place) String() string { return fmt.Sprintf("network namespace %d (%s)", p.inode, p.by) }
 
 // findPlace finds the namespace that the parameters select: by pod, inode, process or cgroup.
-// Without any of these it is the node's own.
-func findPlace(h operation.Host, v operation.Values) (place, error) {
-	var p place
+// Without any of these it is the node's own. It starts the report.
+func findPlace(h operation.Host, v operation.Values) (*place, *operation.Finding, error) {
+	var p *place
 	var err error
 	switch {
 	case v["podUID"] != "":
@@ -68,7 +68,7 @@ func findPlace(h operation.Host, v operation.Values) (place, error) {
 		p, err = placeOf(h, "of pod "+uid, ofPod(uid))
 		p.pod = uid
 	case v["netns"] != "":
-		p.inode, p.by = uint32(v.Int("netns")), "by its inode"
+		p = &place{inode: uint32(v.Int("netns")), by: "by its inode"}
 		if p.pid = netlook.NewNamespaces(h.FS, answer).Process(p.inode); p.pid == 0 {
 			err = fmt.Errorf("network namespace %d: no process is in it", p.inode)
 		}
@@ -85,24 +85,24 @@ func findPlace(h operation.Host, v operation.Values) (place, error) {
 		p, err = findNode(h)
 	}
 	if err != nil {
-		return place{}, fmt.Errorf("find the network namespace: %w", err)
+		return nil, nil, fmt.Errorf("find the network namespace: %w", err)
 	}
 	p.node = isNode(h, p.inode)
-	return p, nil
+	return p, newReport(p), nil
 }
 
 // findNode returns the namespace of the node's init, or if access to that is denied, the one of
 // this process, which is the same for an agent on the host network.
-func findNode(h operation.Host) (place, error) {
+func findNode(h operation.Host) (*place, error) {
 	inode, pid, err := netlook.NodeNamespace(h.FS)
 	if err != nil {
-		return place{}, err
+		return nil, err
 	}
 	by := "the node's own"
 	if pid != 1 {
 		by = "the agent's own: process 1 is not accessible"
 	}
-	return place{inode: inode, pid: pid, by: by, node: true}, nil
+	return &place{inode: inode, pid: pid, by: by, node: true}, nil
 }
 
 func isNode(h operation.Host, inode uint32) bool {
@@ -110,7 +110,7 @@ func isNode(h operation.Host, inode uint32) bool {
 	return err == nil && node.inode == inode
 }
 
-func placeOfCgroup(h operation.Host, path string) (place, error) {
+func placeOfCgroup(h operation.Host, path string) (*place, error) {
 	return placeOf(h, "of cgroup "+display.Safe(path, maxName), func(at string) bool { return below(at, path) })
 }
 
@@ -122,9 +122,9 @@ func below(path, root string) bool {
 
 // placeOf finds the namespace of the oldest process in a cgroup. In a pod that process holds the
 // pod's namespace; processes of namespaces that a container unshares are younger.
-func placeOf(h operation.Host, by string, in func(cgroup string) bool) (place, error) {
+func placeOf(h operation.Host, by string, in func(cgroup string) bool) (*place, error) {
 	var oldest hostfs.Stat
-	p := place{by: by}
+	p := &place{by: by}
 	for pid, err := range processes(h, in) {
 		if err != nil {
 			return p, err
@@ -165,58 +165,67 @@ func processes(h operation.Host, in func(cgroup string) bool) func(yield func(in
 }
 
 // placeOfProcess finds the namespace of a process, after checking that its PID was not reused.
-func placeOfProcess(h operation.Host, v operation.Values) (place, error) {
+func placeOfProcess(h operation.Host, v operation.Values) (*place, error) {
 	stat, err := process.Task(h, v)
 	if err != nil {
-		return place{}, err
+		return nil, err
 	}
 	pid := int(stat.PID)
 	inode, err := h.FS.NetNS(pid)
 	if err != nil {
-		return place{}, fmt.Errorf("network namespace of process %d: %w", pid, err)
+		return nil, fmt.Errorf("network namespace of process %d: %w", pid, err)
 	}
-	return place{inode: inode, pid: pid, by: fmt.Sprintf("of process %d", pid)}, nil
+	return &place{inode: inode, pid: pid, by: fmt.Sprintf("of process %d", pid)}, nil
 }
 
 // findTarget finds the namespace that has the address: the one that the parameters select,
-// otherwise the only one of the node in which the address is local. If confine is set and the
-// parameters name a pod, it returns only that pod's namespace.
-func findTarget(h operation.Host, v operation.Values, confine bool) (place, error) {
-	p, err := findPlace(h, v)
+// otherwise the only one of the node in which the address is local. It starts the report.
+func findTarget(h operation.Host, v operation.Values) (*place, *operation.Finding, error) {
+	return targetIn(h, v, false)
+}
+
+// findOwnTarget is findTarget, except that it finds only a pod's own namespace if the parameters
+// name a pod.
+func findOwnTarget(h operation.Host, v operation.Values) (*place, *operation.Finding, error) {
+	return targetIn(h, v, true)
+}
+
+func targetIn(h operation.Host, v operation.Values, confine bool) (*place, *operation.Finding, error) {
+	p, r, err := findPlace(h, v)
 	if err != nil {
-		return p, err
+		return nil, nil, err
 	}
 	address := address(v, "address")
 	if !address.IsValid() || address.IsLoopback() || address.IsUnspecified() {
-		return p, nil
+		return p, r, nil
 	}
 	spaces := netlook.NewNamespaces(h.FS, answer)
 	view, err := spaces.Open(p.inode, p.pid)
 	if err != nil {
-		return p, err
+		return nil, nil, err
 	}
 	has, err := view.Has(address)
 	view.Close()
 	if err != nil || has {
-		return p, err
+		return p, r, err
 	}
 	if confine && p.pod != "" {
-		return p, fmt.Errorf("%s is not an address of pod %s", address, p.pod)
+		return nil, nil, fmt.Errorf("%s is not an address of pod %s", address, p.pod)
 	}
 	found := spaces.Home(address, time.Now().Add(search))
 	switch {
 	case found.Several:
-		return p, fmt.Errorf("%s is in several network namespaces of this node: set netns, podUID or pid", address)
+		return nil, nil, fmt.Errorf("%s is in several network namespaces of this node: set netns, podUID or pid", address)
 	case !found.Whole:
-		return p, fmt.Errorf("not all network namespaces could be searched for %s within %s", address, search)
+		return nil, nil, fmt.Errorf("not all network namespaces could be searched for %s within %s", address, search)
 	case found.Inode == 0:
-		return p, fmt.Errorf("%w %s", errNetElsewhere, address)
+		return nil, nil, fmt.Errorf("%w %s", errNetElsewhere, address)
 	}
-	p = place{inode: found.Inode, pid: spaces.Process(found.Inode), by: "has " + address.String(), node: isNode(h, found.Inode)}
+	p = &place{inode: found.Inode, pid: spaces.Process(found.Inode), by: "has " + address.String(), node: isNode(h, found.Inode)}
 	if p.pid == 0 {
-		return p, fmt.Errorf("%s no longer has a process", &p)
+		return nil, nil, fmt.Errorf("%s no longer has a process", p)
 	}
-	return p, nil
+	return p, newReport(p), nil
 }
 
 // address returns an address in the form that sockets and routes use. It drops a zone, because the

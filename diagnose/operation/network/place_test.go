@@ -46,7 +46,7 @@ func TestNetPlace(t *testing.T) {
 		"no such cgroup": {v: operation.Values{"cgroup": cgroup + "x"}, err: "no process of cgroup"},
 		"no such inode":  {v: operation.Values{"netns": "77"}, err: "network namespace 77: no process"},
 	} {
-		p, err := findPlace(h, c.v)
+		p, _, err := findPlace(h, c.v)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%s: %v, want %s", name, err, c.err)
@@ -54,24 +54,24 @@ func TestNetPlace(t *testing.T) {
 			continue
 		}
 		if err != nil || p.inode != c.want || p.node != (c.want == node) {
-			t.Errorf("%s: %s, node %v, %v", name, &p, p.node, err)
+			t.Errorf("%s: %s, node %v, %v", name, p, p.node, err)
 		}
 	}
 
 	to := operation.Values{"netns": inode(prober), "address": "10.97.33.2"}
-	if p, err := findTarget(h, to, true); err != nil || p.inode != target.Inode {
-		t.Errorf("found by its address: %s, %v", &p, err)
+	if p, _, err := findOwnTarget(h, to); err != nil || p.inode != target.Inode {
+		t.Errorf("found by its address: %s, %v", p, err)
 	}
 	to["address"] = "10.97.33.77"
-	if _, err := findTarget(h, to, false); err == nil || !strings.Contains(err.Error(), "no network namespace") {
+	if _, _, err := findTarget(h, to); err == nil || !strings.Contains(err.Error(), "no network namespace") {
 		t.Errorf("an address that is nowhere: %v", err)
 	}
 	// A pod's user must not inspect others.
 	to = operation.Values{"podUID": uid, "address": "10.97.33.1"}
-	if _, err := findTarget(h, to, true); err == nil || !strings.Contains(err.Error(), "is not an address of pod") {
+	if _, _, err := findOwnTarget(h, to); err == nil || !strings.Contains(err.Error(), "is not an address of pod") {
 		t.Errorf("an address of another pod: %v", err)
 	}
-	if p, err := findTarget(h, to, false); err != nil || p.inode != prober.Inode {
-		t.Errorf("not confined: %s, %v", &p, err)
+	if p, _, err := findTarget(h, to); err != nil || p.inode != prober.Inode {
+		t.Errorf("not confined: %s, %v", p, err)
 	}
 }

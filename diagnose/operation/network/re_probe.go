@@ -3,6 +3,7 @@ package network
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -38,19 +39,14 @@ func ReProbe(h operation.Host) operation.Builtin {
 			operation.Result{Name: "firstByteTime", Doc: "time from the request to the first byte of the answer"},
 			operation.Result{Name: "totalTime", Doc: "duration of the probe"},
 		),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			p, target, err := probeOf(h, call.Parameters)
-			if err != nil {
-				return operation.Output{}, err
-			}
+		Run: inspect(h, probeOf, func(ctx context.Context, call *operation.Call, p *probing, r *operation.Finding) (*operation.Verdict, error) {
 			probed, err := probeOnce(ctx, p, call.Parameters.Duration("timeout"))
 			if err != nil {
-				return operation.Output{}, err
+				return nil, err
 			}
-			r := newReport(target)
 			probed.report(r, p)
-			return r.Output(nil), nil
-		},
+			return nil, nil
+		}),
 	}
 }
 
@@ -71,10 +67,18 @@ func probeParameters(more ...operation.Parameter) []operation.Parameter {
 	return slices.Concat(portRequired(parameters), more)
 }
 
-// probeOf returns the probe that the parameters describe, and its target's namespace. It accepts
-// only addresses of this node.
-func probeOf(h operation.Host, v operation.Values) (*netprobe.Probe, *place, error) {
-	target, err := findTarget(h, v, true)
+// probing is a probe and its target's namespace.
+type probing struct {
+	netprobe.Probe
+	target *place
+}
+
+func (p *probing) String() string { return fmt.Sprintf("%s probe of %s", p.Protocol, p.To) }
+
+// probeOf returns the probe that the parameters describe, and starts the report. It accepts only
+// addresses of this node.
+func probeOf(h operation.Host, v operation.Values) (*probing, *operation.Finding, error) {
+	target, r, err := findOwnTarget(h, v)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -85,12 +89,12 @@ func probeOf(h operation.Host, v operation.Values) (*netprobe.Probe, *place, err
 	if target.pod != "" && target.inode == from.inode {
 		return nil, nil, fmt.Errorf("pod %s uses the node's network: its addresses are the node's", display.Safe(target.pod, maxName))
 	}
-	if target.pod != "" && shared(h, &target) {
+	if target.pod != "" && shared(h, target) {
 		return nil, nil, fmt.Errorf("pod %s shares its network with processes outside of it: its addresses are theirs too", display.Safe(target.pod, maxName))
 	}
 	address := address(v, "address")
 	if !address.IsValid() {
-		if address, err = firstAddress(h, &target); err != nil {
+		if address, err = firstAddress(h, target); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -108,15 +112,15 @@ func probeOf(h operation.Host, v operation.Values) (*netprobe.Probe, *place, err
 	if v["host"] != "" {
 		headers.Set("Host", v["host"])
 	}
-	p := &netprobe.Probe{
+	p := &probing{target: target, Probe: netprobe.Probe{
 		From: func(connect func() error) error { return netlook.Within(h.FS, from.inode, from.pid, connect) },
 		To:   netip.AddrPortFrom(address, uint16(v.Int("port"))), Protocol: v["protocol"],
 		Path: path, Headers: headers, Service: v["service"],
-	}
+	}}
 	if target.pod != "" {
-		p.Connected = func(to, local netip.AddrPort) error { return isTarget(h, &target, to, local) }
+		p.Connected = func(to, local netip.AddrPort) error { return isTarget(h, target, to, local) }
 	}
-	return p, &target, nil
+	return p, r, nil
 }
 
 // isTarget returns an error if the other end of a connection is not in the intended namespace.
@@ -169,4 +173,62 @@ func firstAddress(h operation.Host, p *place) (netip.Addr, error) {
 		return found, fmt.Errorf("%s has no address", p)
 	}
 	return found, nil
+}
+
+// probeResult is the result of a probe.
+type probeResult struct{ netprobe.Result }
+
+// probeOnce probes with a timeout. It returns an error only if ctx is done.
+func probeOnce(ctx context.Context, p *probing, timeout time.Duration) (*probeResult, error) {
+	r := &probeResult{p.RunWithin(ctx, timeout)}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// report stores the results.
+func (r *probeResult) report(to *operation.Finding, p *probing) {
+	to.Bool("succeeded", r.Err == nil)
+	to.Text("phase", r.Phase)
+	to.Text("probed", p.To.String())
+	to.Text("status", r.Status)
+	to.Text("redirect", r.Redirect)
+	if r.Err != nil {
+		to.Text("error", r.Err.Error())
+	}
+	for name, d := range map[string]time.Duration{
+		"connectTime": r.Connect, "tlsTime": r.TLS, "firstByteTime": r.FirstByte, "totalTime": r.Took,
+	} {
+		if d > 0 {
+			to.Text(name, d.Round(time.Microsecond).String())
+		}
+	}
+}
+
+// String formats the result in one line.
+func (r *probeResult) String() string {
+	if r.Err != nil {
+		return fmt.Sprintf("failed at %s after %s: %s", netprobe.PhaseText(r.Phase), r.Took.Round(time.Millisecond), display.Safe(r.Err.Error(), maxName*2))
+	}
+	if r.Status != "" {
+		return fmt.Sprintf("%s in %s", display.Safe(r.Status, maxName), r.Took.Round(time.Microsecond))
+	}
+	return fmt.Sprintf("connected in %s", r.Took.Round(time.Microsecond))
+}
+
+// headers parses "Name: value|Name: value".
+func headers(text string) (http.Header, error) {
+	headers := http.Header{}
+	for part := range strings.SplitSeq(text, "|") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(part, ":")
+		if !ok {
+			return nil, fmt.Errorf("headers: %q: want Name: value", strings.TrimSpace(part))
+		}
+		headers.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	return headers, nil
 }

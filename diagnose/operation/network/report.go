@@ -2,6 +2,7 @@ package network
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,6 +18,26 @@ const (
 	maxResult = 1024
 	maxName   = 128
 )
+
+// inspect returns the Run of an operation: find finds what the parameters select and starts the
+// report, run completes it and returns the verdict, if there is one.
+func inspect[T any](
+	h operation.Host,
+	find func(operation.Host, operation.Values) (T, *operation.Finding, error),
+	run func(ctx context.Context, call *operation.Call, p T, r *operation.Finding) (*operation.Verdict, error),
+) func(context.Context, *operation.Call) (operation.Output, error) {
+	return func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+		p, r, err := find(h, call.Parameters)
+		if err != nil {
+			return operation.Output{}, err
+		}
+		verdict, err := run(ctx, call, p, r)
+		if err != nil {
+			return operation.Output{}, err
+		}
+		return r.Output(verdict), nil
+	}
+}
 
 // newReport returns an empty finding about a place; nil: not known yet.
 func newReport(p *place) *operation.Finding {
@@ -41,14 +62,6 @@ func windowParameter(preset string) operation.Parameter {
 		Name: "window", Doc: "how long to watch the counters", Kind: operation.Duration,
 		Default: preset, Max: int64(time.Minute),
 	}
-}
-
-// increase returns the growth of a counter; a counter that was reset starts from zero.
-func increase(before, after uint64) uint64 {
-	if after < before {
-		return after
-	}
-	return after - before
 }
 
 // counts formats counts by name, the most frequent first.

@@ -38,31 +38,26 @@ func Sockets(h operation.Host) operation.Builtin {
 			operation.Result{Name: "overflows", Doc: "connections that met a full accept queue, in the whole namespace, during window"},
 			operation.Result{Name: "drops", Doc: "SYNs and ACKs dropped by listeners for any reason, likewise"},
 		),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			p, err := findTarget(h, call.Parameters, true)
-			if err != nil {
-				return operation.Output{}, err
-			}
-			r := newReport(&p)
-			if shared := p.pod != "" && shared(h, &p); shared {
+		Run: inspect(h, findOwnTarget, func(ctx context.Context, call *operation.Call, p *place, r *operation.Finding) (*operation.Verdict, error) {
+			if shared := p.pod != "" && shared(h, p); shared {
 				r.Note("the pod shares its network: what its listeners dropped can't be distinguished from the others'")
-			} else if grew, _, err := growth(h, ctx, &p, call.Parameters.Duration("window"), func(map[string]uint64) bool { return false }); err != nil {
+			} else if grew, _, err := growth(h, ctx, p, call.Parameters.Duration("window"), func(map[string]uint64) bool { return false }); err != nil {
 				if ctx.Err() != nil {
-					return operation.Output{}, err
+					return nil, err
 				}
 				r.Note("can't read listener counters: %v", err)
 			} else {
 				r.Uint("overflows", grew[listenOverflows])
 				r.Uint("drops", grew[listenDrops])
 			}
-			s, err := sockets(h, ctx, &p, call.Parameters, true)
+			s, err := sockets(h, ctx, p, call.Parameters, true)
 			if err != nil {
-				return operation.Output{}, err
+				return nil, err
 			}
 			s.report(r)
 			err = r.Artifact(call, "sockets.txt", s.write)
-			return r.Output(nil), err
-		},
+			return nil, err
+		}),
 	}
 }
 

@@ -90,19 +90,19 @@ func TestSocketsOfAPodOnTheNodesNetwork(t *testing.T) {
 	uid, _ := podOf(t, target)
 	target.Serve("127.0.0.1:80", netlab.Echo)
 	h := host()
-	p, err := findPlace(h, operation.Values{"podUID": uid})
+	p, _, err := findPlace(h, operation.Values{"podUID": uid})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.node = true // pretend it is; the sockets belong to this process, which is not in the pod
-	s, err := sockets(h, t.Context(), &p, operation.Values{}, true)
+	s, err := sockets(h, t.Context(), p, operation.Values{}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(s.list) != 0 || s.hidden != 1 {
 		t.Errorf("%d sockets, %d hidden", len(s.list), s.hidden)
 	}
-	if s, err = sockets(h, t.Context(), &p, operation.Values{}, false); err != nil || len(s.list) != 1 {
+	if s, err = sockets(h, t.Context(), p, operation.Values{}, false); err != nil || len(s.list) != 1 {
 		t.Errorf("not confined: %v", err)
 	}
 }
