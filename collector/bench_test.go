@@ -14,7 +14,6 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 )
@@ -68,7 +67,7 @@ func realKills(b *testing.B, n int) (*stem, [][]byte) {
 // real OOM kills and are repeated as new ones, with the shipped rules.
 func BenchmarkRecord(b *testing.B) {
 	s, records := realKills(b, 23)
-	shipped, err := detector.Load(rules.FS)
+	shipped, err := detector.Load(detector.Shipped())
 	if err != nil {
 		b.Fatal(err)
 	}

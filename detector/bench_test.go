@@ -8,7 +8,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 const benchRules = `
@@ -76,7 +75,7 @@ func cases(t testing.TB) []struct {
 	f      func()
 } {
 	set, logs := ruleSet(t, benchRules), ruleSet(t, benchLogRules)
-	shipped, err := detector.Load(rules.FS)
+	shipped, err := detector.Load(detector.Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +155,7 @@ func BenchmarkTick(b *testing.B) {
 
 func BenchmarkLoadShipped(b *testing.B) {
 	for b.Loop() {
-		if _, err := detector.Load(rules.FS); err != nil {
+		if _, err := detector.Load(detector.Shipped()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -39,7 +39,7 @@ func (l *loader) file(layer int, name string, data []byte) {
 	if root == nil {
 		return
 	}
-	top := f.Object(root, "", form.Keys[ruleFileForm]()...)
+	top := f.Object(root, "", form.Keys[form.RuleFile]()...)
 	if !top.OfVersion(APIVersion) {
 		return
 	}
@@ -57,7 +57,7 @@ func (l *loader) file(layer int, name string, data []byte) {
 
 func (l *loader) condition(layer int, f *document.Reader, p document.Pair) {
 	name := p.Key.Value
-	m := f.Object(p.Value, "conditions."+name, form.Keys[conditionForm]()...)
+	m := f.Object(p.Value, "conditions."+name, form.Keys[form.Healthy]()...)
 	m.Node = p.Key
 	checkConditionType(f, p.Key, name)
 	m.Need("healthyReason", "healthyMessage")
@@ -150,10 +150,10 @@ func (r *loadedRule) period(key string) time.Duration {
 }
 
 // ruleKeys returns the keys of a rule.
-func ruleKeys() []string { return form.Keys[ruleForm]() }
+func ruleKeys() []string { return form.Keys[form.Rule]() }
 
 func (r *loadedRule) readThreshold() {
-	m := r.Object("threshold", form.Keys[thresholdForm]()...)
+	m := r.Object("threshold", form.Keys[form.Threshold]()...)
 	if m == nil {
 		return
 	}
@@ -169,7 +169,7 @@ func (r *loadedRule) readThreshold() {
 // readRateLimit reads the limit of a log rule. Without one, it sets the default limit unless the
 // rule reads only kernel messages.
 func (r *loadedRule) readRateLimit() {
-	m := r.Object("rateLimit", form.Keys[rateLimitForm]()...)
+	m := r.Object("rateLimit", form.Keys[form.RateLimit]()...)
 	if m == nil {
 		if r.Keys["pattern"] != nil && !slices.Equal(r.Logs, []string{event.KernelLogs}) {
 			r.RateLimit = RateLimit{max(defaultLimitCount, limitOfThreshold*r.Threshold.Count), defaultLimitWithin}

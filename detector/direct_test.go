@@ -9,7 +9,6 @@ import (
 	"cel.dev/cel-go/common/types"
 
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -143,7 +142,7 @@ func TestNoDirectForm(t *testing.T) {
 
 // Nearly all expressions of the shipped rules have a direct form.
 func TestShippedRulesAreDirect(t *testing.T) {
-	set, err := Load(rules.FS)
+	set, err := Load(Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,13 +10,12 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 // TestDocPages checks that each shipped rule has a page that names the rule and
 // its reason, and that every page belongs to a rule.
 func TestDocPages(t *testing.T) {
-	set, err := detector.Load(rules.FS)
+	set, err := detector.Load(detector.Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}

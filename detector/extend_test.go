@@ -8,13 +8,12 @@ import (
 
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 // layered loads rules over the shipped ones.
 func layered(t *testing.T, own string) *detector.RuleSet {
 	t.Helper()
-	set, err := detector.Load(rules.FS, fstest.MapFS{"own.yaml": {Data: []byte("apiVersion: rules.kernosis.io/v1\nrules:\n" + own)}})
+	set, err := detector.Load(detector.Shipped(), fstest.MapFS{"own.yaml": {Data: []byte("apiVersion: rules.kernosis.io/v1\nrules:\n" + own)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +22,7 @@ func layered(t *testing.T, own string) *detector.RuleSet {
 
 // A rule that extends a shipped one differs from it only in the keys that it sets.
 func TestExtends(t *testing.T) {
-	shipped, err := detector.Load(rules.FS)
+	shipped, err := detector.Load(detector.Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +56,7 @@ func TestExtends(t *testing.T) {
 
 // A rule extends the shipped one even if the same folder also replaces that one, in any order.
 func TestExtendsTheShippedRule(t *testing.T) {
-	all, err := detector.Load(rules.FS)
+	all, err := detector.Load(detector.Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 // harmless fails the test if an error contains terminal control characters.
@@ -26,12 +25,12 @@ func harmless(t *testing.T, err error) {
 
 // FuzzLoad: no rule file makes the loader panic, and one that loads runs.
 func FuzzLoad(f *testing.F) {
-	entries, err := fs.ReadDir(rules.FS, ".")
+	entries, err := fs.ReadDir(detector.Shipped(), ".")
 	if err != nil {
 		f.Fatal(err)
 	}
 	for _, e := range entries {
-		data, err := fs.ReadFile(rules.FS, e.Name())
+		data, err := fs.ReadFile(detector.Shipped(), e.Name())
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -106,7 +105,7 @@ func FuzzRestore(f *testing.F) {
 
 // FuzzObserve: no event makes the shipped rules panic.
 func FuzzObserve(f *testing.F) {
-	set, err := detector.Load(rules.FS)
+	set, err := detector.Load(detector.Shipped())
 	if err != nil {
 		f.Fatal(err)
 	}

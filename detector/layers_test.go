@@ -5,7 +5,6 @@ import (
 	"testing/fstest"
 
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 func layer(text string) fstest.MapFS {
@@ -13,7 +12,7 @@ func layer(text string) fstest.MapFS {
 }
 
 func TestLayers(t *testing.T) {
-	set, err := detector.Load(rules.FS, layer(`
+	set, err := detector.Load(detector.Shipped(), layer(`
 conditions:
   KernelDeadlock: {healthyReason: KernelHasNoDeadlock, healthyMessage: changed}
 rules:
@@ -30,7 +29,7 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
-	shipped, err := detector.Load(rules.FS)
+	shipped, err := detector.Load(detector.Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}

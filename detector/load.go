@@ -2,6 +2,7 @@ package detector
 
 import (
 	"crypto/sha256"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,27 @@ import (
 
 	"github.com/kernosis/kernosis/collector/document"
 )
+
+var (
+	//go:embed rules/*.yaml
+	shipped embed.FS
+	//go:embed rules/schema/*.json
+	schemas embed.FS
+)
+
+// Shipped returns the rule files shipped with Kernosis, one file a stem, each with its unit tests
+// beside it (<stem>_test.yaml). They are a layer for [Load].
+func Shipped() fs.FS {
+	files, err := fs.Sub(shipped, "rules")
+	if err != nil {
+		panic(err) // can't happen: the path is valid
+	}
+	return files
+}
+
+// Schema returns the JSON Schema of rule files ("rules"), of their tests ("tests") or of mutes
+// ("mutes"). The schemas are generated from [form].
+func Schema(of string) ([]byte, error) { return schemas.ReadFile("rules/schema/" + of + ".json") }
 
 // layer is one directory of rule files.
 type layer struct {

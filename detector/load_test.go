@@ -4,11 +4,10 @@ import (
 	"testing"
 
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 func TestLoadShipped(t *testing.T) {
-	if _, err := detector.Load(rules.FS); err != nil {
+	if _, err := detector.Load(detector.Shipped()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 // logged returns an event for a line of the kernel log, or for several lines of which the last
@@ -175,7 +174,7 @@ func TestOneFaultFromProbeAndLog(t *testing.T) {
 // TestShippedFaultAlsoFromLog checks that a log rule can share a shipped rule's fault. The
 // groups are equal if its pattern captures them from the kernel's text.
 func TestShippedFaultAlsoFromLog(t *testing.T) {
-	set, err := detector.Load(rules.FS, layer(`
+	set, err := detector.Load(detector.Shipped(), layer(`
 rules:
 - name: oom-kill-log
   fault: oom

@@ -28,7 +28,7 @@ func ParseMutes(name string, data []byte, rules *RuleSet) (list []problem.Mute, 
 	file, root := document.Read(name, data)
 	l := &muteLoader{unknown: &document.Reader{Name: name}, rules: rules}
 	if root != nil {
-		l.root(file.Object(root, "", form.Keys[muteFileForm]()...))
+		l.root(file.Object(root, "", form.Keys[form.MuteFile]()...))
 	}
 	file.Errors.Sort()
 	l.unknown.Errors.Sort()
@@ -48,7 +48,7 @@ func (l *muteLoader) root(top *document.Mapping) {
 	if !top.OfVersion(APIVersion) {
 		return
 	}
-	for i, m := range top.Objects("mutes", form.Keys[muteForm]()...) {
+	for i, m := range top.Objects("mutes", form.Keys[form.Mute]()...) {
 		if i >= MaxMutes {
 			top.Reader.Errorf(m.Node, "mutes", "more than %d mutes", MaxMutes)
 			return

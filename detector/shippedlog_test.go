@@ -13,14 +13,13 @@ import (
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 const kernelLogs = "../collector/logpattern/testdata"
 
 func shipped(tb testing.TB) *detector.RuleSet {
 	tb.Helper()
-	set, err := detector.Load(rules.FS)
+	set, err := detector.Load(detector.Shipped())
 	if err != nil {
 		tb.Fatal(err)
 	}

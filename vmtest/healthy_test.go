@@ -15,8 +15,8 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -69,12 +69,12 @@ func TestHealthy(t *testing.T) {
 // shippedConditions returns the types of all conditions of the rules in force.
 func shippedConditions(t *testing.T) (types []string) {
 	t.Helper()
-	names, err := fs.Glob(rules.FS, "*.yaml")
+	names, err := fs.Glob(detector.Shipped(), "*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		text, err := fs.ReadFile(rules.FS, name)
+		text, err := fs.ReadFile(detector.Shipped(), name)
 		if err != nil {
 			t.Fatal(err)
 		}

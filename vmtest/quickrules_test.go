@@ -8,8 +8,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/reporter/journal"
 )
 
@@ -18,7 +18,7 @@ import (
 // it, also by default. Waiting for the shipped durations would take minutes.
 func quickRules(t *testing.T, stem, field, value string) string {
 	t.Helper()
-	text, err := fs.ReadFile(rules.FS, stem+".yaml")
+	text, err := fs.ReadFile(detector.Shipped(), stem+".yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

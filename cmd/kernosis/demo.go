@@ -24,8 +24,8 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/status"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/reporter/console"
@@ -100,11 +100,11 @@ func writeQuickRules(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return fs.WalkDir(rules.FS, ".", func(path string, e fs.DirEntry, err error) error {
+	return fs.WalkDir(detector.Shipped(), ".", func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || strings.HasSuffix(path, "_test.yaml") {
 			return err
 		}
-		text, err := fs.ReadFile(rules.FS, path)
+		text, err := fs.ReadFile(detector.Shipped(), path)
 		if err != nil {
 			return err
 		}

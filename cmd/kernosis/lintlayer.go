@@ -11,7 +11,6 @@ import (
 	"github.com/kernosis/kernosis/collector/probe/service"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/lint"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 // maxLintFile is the largest size of a file that is read, in bytes; no format here allows more.
@@ -32,7 +31,7 @@ func addRules(in *lint.Input, files []lintFile) (*detector.RuleSet, error) {
 		name := fmt.Sprintf("%04d.yaml", i)
 		layer[name], paths[name] = &fstest.MapFile{Data: f.data}, f.path
 	}
-	set, err := detector.Load(rules.FS, layer)
+	set, err := detector.Load(detector.Shipped(), layer)
 	if list := (detector.Errors)(nil); errors.As(err, &list) {
 		for _, e := range list {
 			if path, ok := paths[e.File]; ok {

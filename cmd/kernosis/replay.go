@@ -19,7 +19,6 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/replay"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/npd"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 // replayFlags are the flags of the command.
@@ -129,7 +128,7 @@ func (f *replayFlags) ruleSet() (*detector.RuleSet, *replay.Monitors, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	set, err := agent.LoadLayers(f.rules, rules.FS, monitors.Rules)
+	set, err := agent.LoadLayers(f.rules, detector.Shipped(), monitors.Rules)
 	if err == nil {
 		monitors.NoteUnset(set)
 	}

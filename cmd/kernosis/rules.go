@@ -9,7 +9,6 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 func newRules() *cobra.Command {
@@ -42,7 +41,7 @@ func newRulesCheck() *cobra.Command {
 // checkedRules loads the shipped rules, overridden by those of a file or folder; "" for none.
 func checkedRules(path string) (*detector.RuleSet, error) {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
-		return detector.LoadFile(path, rules.FS)
+		return detector.LoadFile(path, detector.Shipped())
 	}
 	return agent.LoadRules(path)
 }

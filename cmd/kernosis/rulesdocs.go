@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -12,8 +11,8 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/ruledoc"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 func newRulesDocs() *cobra.Command {
@@ -78,7 +77,7 @@ func newRulesSchema() *cobra.Command {
 		ValidArgs: []string{"rules", "tests", "mutes"},
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			data, err := fs.ReadFile(rules.Schemas, "schema/"+cmp.Or(firstOf(args), "rules")+".json")
+			data, err := detector.Schema(cmp.Or(firstOf(args), "rules"))
 			if err != nil {
 				return err
 			}

@@ -14,7 +14,6 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/detector/ruletest"
 )
 
@@ -70,7 +69,7 @@ func testRules(args []string) (*ruletest.Results, error) {
 		if err != nil {
 			return nil, err
 		}
-		files, err := ruletest.ReadFiles(rules.FS)
+		files, err := ruletest.ReadFiles(detector.Shipped())
 		if err != nil {
 			return nil, err
 		}

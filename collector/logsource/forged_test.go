@@ -27,7 +27,6 @@ import (
 	"github.com/kernosis/kernosis/collector/logs/kmsg"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 // carrier is a kernel message that contains a user's text: the name of a process, of which the
@@ -185,13 +184,13 @@ func noSpace(name string) string {
 // genuine returns the lines of the shipped rules' tests that match a pattern.
 func genuine(t *testing.T, set *logpattern.Set) (out []string) {
 	t.Helper()
-	names, err := fs.Glob(rules.FS, "klog-*_test.yaml")
+	names, err := fs.Glob(detector.Shipped(), "klog-*_test.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m, hits := set.NewMatcher(KMsg, event.KernelLogs), logpattern.Hits{}
 	for _, name := range names {
-		data, err := fs.ReadFile(rules.FS, name)
+		data, err := fs.ReadFile(detector.Shipped(), name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,13 +13,12 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 	"github.com/kernosis/kernosis/collector/logs/file"
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 const stalled = "BUG: workqueue lockup - pool cpus=0 node=0 flags=0x0 nice=0 stuck for 32s!"
 
 // loadShipped loads the shipped rules once, because under the race detector that takes a second.
-var loadShipped = sync.OnceValues(func() (*detector.RuleSet, error) { return detector.Load(rules.FS) })
+var loadShipped = sync.OnceValues(func() (*detector.RuleSet, error) { return detector.Load(detector.Shipped()) })
 
 func shippedRules(t *testing.T) *detector.RuleSet {
 	t.Helper()

@@ -17,7 +17,6 @@ import (
 	"github.com/kernosis/kernosis/deploy/alerts"
 	"github.com/kernosis/kernosis/deploy/monitoringtest"
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/monitoring.md")
@@ -101,7 +100,7 @@ func TestPromtoolReadsTheFile(t *testing.T) {
 
 // The output is deterministic; another base URL, or none, is used.
 func TestConfig(t *testing.T) {
-	set, err := detector.Load(rules.FS)
+	set, err := detector.Load(detector.Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +134,7 @@ func TestConfig(t *testing.T) {
 // With Grafana's address each alert links to a dashboard that exists, with the values of its
 // variables.
 func TestDashboardLinks(t *testing.T) {
-	set, err := detector.Load(rules.FS)
+	set, err := detector.Load(detector.Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}

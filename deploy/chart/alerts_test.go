@@ -16,7 +16,6 @@ import (
 	"github.com/kernosis/kernosis/deploy/alerts"
 	"github.com/kernosis/kernosis/deploy/chart"
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 // alertsWith returns the committed alerts with other base URLs; dashboards may be empty.
@@ -199,7 +198,7 @@ func TestOwnRulesHaveAlerts(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "own.yaml"), []byte(ownRules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	set, err := detector.Load(rules.FS, os.DirFS(dir))
+	set, err := detector.Load(detector.Shipped(), os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/lint"
 	"github.com/kernosis/kernosis/detector/npd"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 func everything(string) bool { return true }
@@ -84,7 +83,7 @@ func TestOtherShippedFiles(t *testing.T) {
 
 // TestShippedRules checks that our own patterns match the lines of every kernel.
 func TestShippedRules(t *testing.T) {
-	set, err := detector.Load(rules.FS)
+	set, err := detector.Load(detector.Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}

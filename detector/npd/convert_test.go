@@ -11,7 +11,6 @@ import (
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/npd"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 // node runs converted files on an engine with a simulated clock.
@@ -24,7 +23,7 @@ type node struct {
 
 func newNode(t *testing.T, files ...*npd.File) *node {
 	t.Helper()
-	return newNodeOver(t, rules.FS, files...)
+	return newNodeOver(t, detector.Shipped(), files...)
 }
 
 func newNodeOver(t *testing.T, below fs.FS, files ...*npd.File) *node {

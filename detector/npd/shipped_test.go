@@ -11,7 +11,6 @@ import (
 
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/npd"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 func everything(string) bool { return true }
@@ -174,7 +173,7 @@ func TestEveryShippedFileIsInTheTable(t *testing.T) {
 // TestShippedFilesTogether converts all files over the shipped rules. The detector must
 // accept the result, with the conditions and reasons of the files.
 func TestShippedFilesTogether(t *testing.T) {
-	under, err := detector.Load(rules.FS)
+	under, err := detector.Load(detector.Shipped())
 	noError(t, err)
 	var files []*npd.File
 	for _, s := range shipped() {
@@ -185,7 +184,7 @@ func TestShippedFilesTogether(t *testing.T) {
 	set, err := npd.Convert(files, under)
 	noError(t, err)
 
-	both, err := detector.Load(rules.FS, set.Layer())
+	both, err := detector.Load(detector.Shipped(), set.Layer())
 	noError(t, err)
 	known := make(map[string]string)
 	for _, c := range both.Conditions() {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/ruledoc"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 var update = flag.Bool("update", false, "write the golden file anew")
@@ -50,7 +49,7 @@ func TestGolden(t *testing.T) {
 // TestShipped checks that every shipped rule has a page, that the output is reproducible,
 // and that links lead to existing pages.
 func TestShipped(t *testing.T) {
-	set, err := detector.Load(rules.FS)
+	set, err := detector.Load(detector.Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}

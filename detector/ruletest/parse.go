@@ -32,7 +32,7 @@ func parse(f File, rules *detector.RuleSet) (*document.Reader, []*test) {
 		return file, nil
 	}
 	p := &parser{file: file, rules: rules, like: make(map[string]map[string]any)}
-	top := file.Object(root, "", form.Keys[fileForm]()...)
+	top := file.Object(root, "", form.Keys[form.TestFile]()...)
 	if !top.OfVersion(detector.APIVersion) {
 		return file, nil
 	}
@@ -48,7 +48,7 @@ func parse(f File, rules *detector.RuleSet) (*document.Reader, []*test) {
 		file.Errorf(root, "tests", "missing")
 	}
 	var tests []*test
-	for _, m := range top.Objects("tests", form.Keys[testForm]()...) {
+	for _, m := range top.Objects("tests", form.Keys[form.Test]()...) {
 		tests = append(tests, p.test(m))
 	}
 	return file, tests
@@ -66,13 +66,13 @@ func (p *parser) test(m *document.Mapping) *test {
 	for i, r := range t.rules {
 		p.rule(m.Keys["rules"].Content[i], m.Field("rules"), r)
 	}
-	for _, step := range m.Objects("events", form.Keys[stepForm]()...) {
+	for _, step := range m.Objects("events", form.Keys[form.Step]()...) {
 		t.steps = append(t.steps, p.steps(step)...)
 	}
 	if m.Keys["expect"] == nil {
 		p.file.Errorf(m.Node, m.Path, "expect is missing: a test that expects nothing proves nothing")
 	}
-	for _, expected := range m.Objects("expect", form.Keys[checkForm]()...) {
+	for _, expected := range m.Objects("expect", form.Keys[form.Check]()...) {
 		t.checks = append(t.checks, p.check(expected))
 	}
 	slices.SortStableFunc(t.steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
@@ -209,7 +209,7 @@ func (p *parser) value(n *yaml.Node, path string, depth int) any {
 
 func (p *parser) check(m *document.Mapping) check {
 	c := check{at: p.offset(m), line: m.Node.Line, hasProblems: m.Keys["problems"] != nil}
-	for _, expected := range m.Objects("problems", form.Keys[problemForm]()...) {
+	for _, expected := range m.Objects("problems", form.Keys[form.Problem]()...) {
 		c.problems = append(c.problems, p.problem(expected))
 	}
 	for _, pair := range m.Map("conditions") {
@@ -260,7 +260,7 @@ func (p *parser) condition(pair document.Pair, path string) wantCondition {
 	}
 	status := pair.Value
 	if status.Kind == yaml.MappingNode {
-		m := p.file.Object(status, path, form.Keys[conditionForm]()...)
+		m := p.file.Object(status, path, form.Keys[form.ConditionState]()...)
 		status = m.Keys["status"]
 		w.reason, w.hasReason = m.Text("reason"), m.Keys["reason"] != nil
 		w.message, w.hasMessage = m.Text("message"), m.Keys["message"] != nil

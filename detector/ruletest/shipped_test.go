@@ -5,18 +5,17 @@ import (
 	"testing"
 
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/detector/ruletest"
 )
 
 // TestShippedRules runs the unit tests of the shipped rules, and checks that they
 // cover for every rule that it fires, does not fire, clears and flaps.
 func TestShippedRules(t *testing.T) {
-	set, err := detector.Load(rules.FS)
+	set, err := detector.Load(detector.Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := ruletest.ReadFiles(rules.FS)
+	files, err := ruletest.ReadFiles(detector.Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}

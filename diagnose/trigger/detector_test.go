@@ -12,7 +12,6 @@ import (
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation/disk"
 	"github.com/kernosis/kernosis/diagnose/sets"
@@ -32,7 +31,7 @@ func evidence(comm, cgroup, mount, uid string) []*event.Event {
 // shipped returns the detector with the shipped rules.
 func shipped(tb testing.TB) *detector.Engine {
 	tb.Helper()
-	set, err := detector.Load(rules.FS)
+	set, err := detector.Load(detector.Shipped())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -121,7 +120,7 @@ func TestOOMKills(t *testing.T) {
 // The first operation of the Diagnosis accepts any disk name in the kernel's lines, including an
 // NVMe controller and a partition that is gone.
 func TestDisksOfKernelLines(t *testing.T) {
-	set, err := detector.Load(rules.FS)
+	set, err := detector.Load(detector.Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +183,7 @@ func shippedTriggers(tb testing.TB, file string) (all []*trigger.Matcher) {
 // kernelLinesOf returns the lines of a shipped rule test that only the kernel writes.
 func kernelLinesOf(tb testing.TB, file string) (lines []string) {
 	tb.Helper()
-	data, err := fs.ReadFile(rules.FS, file)
+	data, err := fs.ReadFile(detector.Shipped(), file)
 	if err != nil {
 		tb.Fatal(err)
 	}

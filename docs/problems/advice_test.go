@@ -6,13 +6,12 @@ import (
 	"testing"
 
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/docs/problems"
 )
 
 // Each shipped rule has a page with advice, in lines that are safe for a terminal.
 func TestEachShippedRuleHasAdvice(t *testing.T) {
-	set, err := detector.Load(rules.FS)
+	set, err := detector.Load(detector.Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}

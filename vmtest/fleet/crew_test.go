@@ -24,7 +24,6 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 )
@@ -130,7 +129,7 @@ func newCrewWork(of crewOf) (*crewWork, error) {
 
 // healthy returns the conditions of the shipped rules, all False.
 func healthy() (list []problem.Condition, err error) {
-	set, err := detector.Load(rules.FS)
+	set, err := detector.Load(detector.Shipped())
 	if err != nil {
 		return nil, err
 	}

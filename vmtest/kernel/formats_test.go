@@ -14,7 +14,6 @@ import (
 
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/lint"
-	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/vmtest/kernel"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -55,7 +54,7 @@ func TestShippedPatternsAreOfSomeKernel(t *testing.T) {
 			elsewhere[l.Rule] = l.Absent
 		}
 	}
-	set, err := detector.Load(rules.FS)
+	set, err := detector.Load(detector.Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,12 +123,12 @@ func formats(t *testing.T, lines []string) *lint.Formats {
 // ruleTests returns the lines in the shipped rules' tests.
 func ruleTests(t *testing.T) (out []string) {
 	t.Helper()
-	names, err := fs.Glob(rules.FS, "klog-*_test.yaml")
+	names, err := fs.Glob(detector.Shipped(), "klog-*_test.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		data, err := fs.ReadFile(rules.FS, name)
+		data, err := fs.ReadFile(detector.Shipped(), name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/metrics"
@@ -20,7 +19,7 @@ import (
 // The whole processing of an event on one goroutine: engine, journal, metrics and output line.
 // The event has the fields of a real OOM kill.
 func BenchmarkObserve(b *testing.B) {
-	set, err := detector.Load(rules.FS)
+	set, err := detector.Load(detector.Shipped())
 	if err != nil {
 		b.Fatal(err)
 	}

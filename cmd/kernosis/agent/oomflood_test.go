@@ -13,7 +13,6 @@ import (
 	"github.com/kernosis/kernosis/collector/logsource"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -83,7 +82,7 @@ func (r *oomReports) write(t testing.TB, w *os.File, n int) {
 func TestOOMFlood(t *testing.T) {
 	testall.Only(t)
 	const reports = 4500
-	set, err := detector.Load(rules.FS)
+	set, err := detector.Load(detector.Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}

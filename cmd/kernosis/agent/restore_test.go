@@ -19,7 +19,6 @@ import (
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
@@ -29,7 +28,7 @@ import (
 // restored returns an agent that has restored the state in a folder, and its log.
 func restored(t *testing.T, dir string) (a *pipeline, log *strings.Builder) {
 	t.Helper()
-	set, err := detector.Load(rules.FS)
+	set, err := detector.Load(detector.Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -466,7 +465,7 @@ func TestStateThatCanNotBeRead(t *testing.T) {
 func TestMuteOfAGoneRule(t *testing.T) {
 	dir := t.TempDir()
 	a, log := restored(t, dir)
-	set, err := detector.Load(rules.FS)
+	set, err := detector.Load(detector.Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}

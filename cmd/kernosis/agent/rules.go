@@ -14,11 +14,10 @@ import (
 	"github.com/kernosis/kernosis/collector/probe/service"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/npd"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 // LoadRules returns the shipped rules, overridden by the operator's in dir.
-func LoadRules(dir string) (*detector.RuleSet, error) { return LoadLayers(dir, rules.FS) }
+func LoadRules(dir string) (*detector.RuleSet, error) { return LoadLayers(dir, detector.Shipped()) }
 
 // LoadLayers returns the rules of layers, overridden by the operator's in dir.
 func LoadLayers(dir string, layers ...fs.FS) (*detector.RuleSet, error) {
@@ -31,7 +30,7 @@ func LoadLayers(dir string, layers ...fs.FS) (*detector.RuleSet, error) {
 // shippedRules returns the shipped rules, of which those in files whose names, without .yaml, match
 // one of the patterns are in force.
 func shippedRules(patterns []string) (fs.FS, error) {
-	names, err := fs.Glob(rules.FS, "*.yaml")
+	names, err := fs.Glob(detector.Shipped(), "*.yaml")
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +51,7 @@ func shippedRules(patterns []string) (fs.FS, error) {
 			return nil, fmt.Errorf("shipped-rules: no file of rules matches %q", pattern)
 		}
 	}
-	return detector.Selection{FS: rules.FS, Selected: func(file string) bool { return selected[file] }}, nil
+	return detector.Selection{FS: detector.Shipped(), Selected: func(file string) bool { return selected[file] }}, nil
 }
 
 // watchRules reloads rule files when they change, until ctx ends. If one is invalid or can't be

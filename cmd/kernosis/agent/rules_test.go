@@ -11,12 +11,11 @@ import (
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/npd"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 // Any files of the shipped rules can be enabled alone.
 func TestShippedRulesOfSomeFiles(t *testing.T) {
-	names, err := fs.Glob(rules.FS, "*.yaml")
+	names, err := fs.Glob(detector.Shipped(), "*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

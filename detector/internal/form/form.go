@@ -1,7 +1,6 @@
-// Package form holds the building blocks of the types that describe our YAML files.
-// The readers take the known keys from those types, and the JSON Schema of the files
-// is generated from them, so that editors and readers agree. The types are never
-// instantiated.
+// Package form holds the types that describe our YAML files. The readers take the known keys from
+// them, and a test generates the JSON Schema of the files, so that editors and readers agree. The
+// types are never instantiated.
 //
 // Tags of a field: json is the key, jsonschema_description its meaning, jsonschema
 // the constraints in the syntax of github.com/invopop/jsonschema.

@@ -12,7 +12,6 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/diagnose/why"
 	"github.com/kernosis/kernosis/diagnose/why/local"
 	"github.com/kernosis/kernosis/reporter/journal"
@@ -35,7 +34,7 @@ type node struct {
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	set, err := detector.Load(rules.FS)
+	set, err := detector.Load(detector.Shipped())
 	if err != nil {
 		t.Fatal(err)
 	}
