@@ -107,7 +107,7 @@ func listedFolders(tree string) []string {
 
 // Packages that only tests import are not part of the product.
 func TestTheProductDoesNotImportWhatTestsAreMadeOf(t *testing.T) {
-	tests := []string{"deploy/monitoringtest", "diagnose/api/apitest", "vmtest"}
+	tests := []string{"diagnose/api/apitest", "vmtest"}
 	ofTests := func(dir string) bool {
 		return slices.ContainsFunc(tests, func(root string) bool { return within(dir, root) })
 	}

@@ -48,7 +48,7 @@ func TestHowtos(t *testing.T) {
 				"SampleWidgetFailed.md": "docs/problems/SampleWidgetFailed.md",
 			},
 			steps: [][]string{
-				{"go", "test", "./deploy/alerts", "-run", "TestAlertTable", "-update"},
+				{"go", "test", "./deploy/monitoring", "-run", "TestAlertTable", "-update"},
 				{"go", "build", "-o", "bin/kernosis", "./cmd/kernosis"},
 				{"bin/kernosis", "rules", "check"},
 				{"bin/kernosis", "rules", "test", "--strict", "-o", "tap"},

@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/kernosis/kernosis/deploy/alerts"
+	"github.com/kernosis/kernosis/deploy/monitoring"
 )
 
 // agentOfNode finds the agent's pod on a node, as pages and alerts do before they use it.
@@ -62,7 +62,7 @@ func TestProblemPages(t *testing.T) {
 
 // The command of each alert exists, and is for the node that the alert names.
 func TestAlertCommands(t *testing.T) {
-	var file alerts.File
+	var file monitoring.AlertFile
 	if err := yaml.Unmarshal(readRepository(t, "deploy/chart/kernosis/files/alerts.yaml"), &file); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestAlertCommands(t *testing.T) {
 	for _, g := range file.Groups {
 		for i := range g.Rules {
 			a := &g.Rules[i]
-			command := regexp.MustCompile(`\{\{ \$labels\.\w+ \}\}`).ReplaceAllString(a.Annotations[alerts.Command], "NODE")
+			command := regexp.MustCompile(`\{\{ \$labels\.\w+ \}\}`).ReplaceAllString(a.Annotations[monitoring.Command], "NODE")
 			// As on pages, but in one line.
 			command = strings.ReplaceAll(command, "$(kubectl -n kernosis get pods -l app.kubernetes.io/component=agent --field-selector spec.nodeName=NODE -o name)", "$AGENT")
 			checkLooks(t, a.Alert, []docStatement{{text: agentOfNode}, {text: command}})

@@ -8,13 +8,13 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/probe/service"
-	"github.com/kernosis/kernosis/deploy/alerts"
+	"github.com/kernosis/kernosis/deploy/monitoring"
 	"github.com/kernosis/kernosis/detector"
 )
 
 func newRulesAlerts() *cobra.Command {
 	var cfg agent.Config
-	to := alerts.Config{Doc: alertDoc}
+	to := monitoring.AlertConfig{Doc: alertDoc}
 	cmd := &cobra.Command{
 		Use:   "alerts",
 		Short: "Print Prometheus alerts for the rules in force, and on Kernosis itself",
@@ -29,7 +29,7 @@ next, a runbook_url and, with --dashboard-base, a dashboard_url. See docs/monito
 			if err != nil {
 				return err
 			}
-			file, err := alerts.Of(set, to)
+			file, err := monitoring.AlertsOf(set, to)
 			if err != nil {
 				return output.Failed(err)
 			}
@@ -46,10 +46,10 @@ next, a runbook_url and, with --dashboard-base, a dashboard_url. See docs/monito
 	fs.StringSliceVar(&cfg.ShippedRules, "shipped-rules", []string{"*"}, "which `files` of shipped rules are in force, as the agent's")
 	fs.StringSliceVar(&cfg.NPD.SystemLog, agent.FlagSystemLog, nil, "`files` of node-problem-detector's system-log-monitor, as the agent's")
 	fs.StringSliceVar(&cfg.NPD.CustomPlugin, agent.FlagCustomPlugin, nil, "`files` of its custom-plugin-monitor")
-	fs.StringVar(&to.RunbookBase, "runbook-base", alerts.DefaultRunbookBase, "base `URL` of the runbook pages; empty: no runbook_url")
+	fs.StringVar(&to.RunbookBase, "runbook-base", monitoring.Docs, "base `URL` of the runbook pages; empty: no runbook_url")
 	fs.StringVar(&to.DashboardBase, "dashboard-base", "", "base `URL` of Grafana; empty: no dashboard_url")
-	fs.StringVar(&to.AgentJob, "agent-job", alerts.DefaultAgentJob, "`regexp` that matches the job label of agents")
-	fs.StringVar(&to.ControllerJob, "controller-job", alerts.DefaultControllerJob, "`regexp` that matches the job label of the controller")
+	fs.StringVar(&to.AgentJob, "agent-job", monitoring.DefaultAgentJob, "`regexp` that matches the job label of agents")
+	fs.StringVar(&to.ControllerJob, "controller-job", monitoring.DefaultControllerJob, "`regexp` that matches the job label of the controller")
 	return cmd
 }
 

@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
-	"github.com/kernosis/kernosis/deploy/alerts"
+	"github.com/kernosis/kernosis/deploy/monitoring"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // The committed alerts are those of the shipped rules, and lint has no findings on them.
 func TestShippedAlerts(t *testing.T) {
 	const path = "../../deploy/chart/kernosis/files/alerts.yaml"
-	code, out := command(t, "rules", "alerts", "--dashboard-base", alerts.DashboardMark)
+	code, out := command(t, "rules", "alerts", "--dashboard-base", monitoring.DashboardMark)
 	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

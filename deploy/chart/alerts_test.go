@@ -13,8 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kernosis/kernosis/deploy/alerts"
-	"github.com/kernosis/kernosis/deploy/chart"
+	"github.com/kernosis/kernosis/deploy/monitoring"
 	"github.com/kernosis/kernosis/detector"
 )
 
@@ -25,14 +24,14 @@ func alertsWith(t *testing.T, runbooks, dashboards string) map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replaced := strings.NewReplacer(alerts.DefaultRunbookBase, runbooks, alerts.DashboardMark, dashboards).Replace(string(text))
+	replaced := strings.NewReplacer(monitoring.Docs, runbooks, monitoring.DashboardMark, dashboards).Replace(string(text))
 	var out map[string]any
 	if err := yaml.Unmarshal([]byte(replaced), &out); err != nil {
 		t.Fatal(err)
 	}
 	if dashboards == "" {
 		for _, a := range alertsOf(t, out) {
-			unstructured.RemoveNestedField(a, "annotations", alerts.DashboardURL)
+			unstructured.RemoveNestedField(a, "annotations", monitoring.DashboardURL)
 		}
 	}
 	return out
@@ -81,7 +80,7 @@ func text(a map[string]any, fields ...string) string {
 
 // The chart's alert templates are up to date with their generator.
 func TestTheChartsTemplatesOfAlertsAreGenerated(t *testing.T) {
-	want, err := chart.OwnAlerts()
+	want, err := monitoring.AlertTemplates()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +107,7 @@ monitoring:
   dashboards: {enabled: true}
 `))
 	got := alertsOf(t, object(all, "PrometheusRule", "kernosis").Object["spec"])
-	want := alertsOf(t, alertsWith(t, alerts.DefaultRunbookBase, "https://grafana.example.com"))
+	want := alertsOf(t, alertsWith(t, monitoring.Docs, "https://grafana.example.com"))
 	if len(got) != len(want)-1 || len(named(got, "OOMKilling")) != 0 || len(named(got, "FrequentOOMKilling")) != 2 {
 		t.Errorf("%d alerts of %d", len(got), len(want))
 	}
@@ -118,19 +117,19 @@ monitoring:
 		t.Errorf("%v", a)
 	}
 	before := named(want, "DiskStalled")[0]
-	if a["expr"] != before["expr"] || text(a, "annotations", alerts.Description) != text(before, "annotations", alerts.Description) {
+	if a["expr"] != before["expr"] || text(a, "annotations", monitoring.Description) != text(before, "annotations", monitoring.Description) {
 		t.Errorf("more than requested has changed: %v", a)
 	}
-	if url := text(a, "annotations", alerts.DashboardURL); !strings.HasPrefix(url, "https://grafana.example.com/d/kernosis-node?var-node=") {
+	if url := text(a, "annotations", monitoring.DashboardURL); !strings.HasPrefix(url, "https://grafana.example.com/d/kernosis-node?var-node=") {
 		t.Errorf("dashboard_url %q", url)
 	}
 	restarts := named(got, "KernosisAgentRestarts")[0]
-	if command := text(restarts, "annotations", alerts.Command); restarts["for"] != "2m" || strings.Count(command, "kubectl -n watch ") != 2 {
+	if command := text(restarts, "annotations", monitoring.Command); restarts["for"] != "2m" || strings.Count(command, "kubectl -n watch ") != 2 {
 		t.Errorf("%v", restarts)
 	}
 	commands := map[string]string{}
 	for _, a := range got {
-		commands[text(a, "alert")] = text(a, "annotations", alerts.Command)
+		commands[text(a, "alert")] = text(a, "annotations", monitoring.Command)
 	}
 	for _, o := range all {
 		if o.GetKind() == "ConfigMap" && strings.HasPrefix(o.GetName(), "kernosis-dashboard-") {
@@ -202,7 +201,7 @@ func TestOwnRulesHaveAlerts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := alerts.Of(set, alerts.Config{RunbookBase: "https://wiki.example.com/k"})
+	file, err := monitoring.AlertsOf(set, monitoring.AlertConfig{RunbookBase: "https://wiki.example.com/k"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +245,7 @@ func TestOwnRulesHaveAlerts(t *testing.T) {
 		}
 	}
 	if len(wanted) > 0 {
-		t.Errorf("alerts.Of does not make %v", wanted)
+		t.Errorf("monitoring.AlertsOf does not make %v", wanted)
 	}
 	if a := named(got, "DatabaseKilled"); len(a) != 1 || a[0]["for"] != "1m" {
 		t.Errorf("DatabaseKilled: %v", a)

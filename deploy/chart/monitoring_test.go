@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/kernosis/kernosis/deploy/alerts"
+	"github.com/kernosis/kernosis/deploy/monitoring"
 )
 
 // Prometheus Operator gets all alerts and Grafana all dashboards, with the URL of the
@@ -28,7 +28,7 @@ monitoring:
 		t.Fatalf("no rule, or without its label: %v", rule)
 	}
 	if want := alertsWith(t, "https://wiki.example.com/k/", ""); !reflect.DeepEqual(rule.Object["spec"], any(want)) {
-		t.Errorf("the rule is not what deploy/alerts has: %v", rule)
+		t.Errorf("the rule is not what deploy/monitoring has: %v", rule)
 	}
 
 	boards, err := filepath.Glob("kernosis/files/dashboards/*.json")
@@ -47,7 +47,7 @@ monitoring:
 			continue
 		}
 		data, _, _ := unstructured.NestedStringMap(o.Object, "data")
-		want := strings.ReplaceAll(string(text), alerts.DefaultRunbookBase, "https://wiki.example.com/k/")
+		want := strings.ReplaceAll(string(text), monitoring.Docs, "https://wiki.example.com/k/")
 		if got := data["kernosis-"+name+".json"]; got != want || !strings.Contains(got, "wiki.example.com") || !json.Valid([]byte(got)) || o.GetNamespace() != "monitoring" || o.GetLabels()["grafana_dashboard"] != "1" {
 			t.Errorf("%s is not the dashboard: %v", name, o.GetLabels())
 		}

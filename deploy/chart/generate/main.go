@@ -4,40 +4,37 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/kernosis/kernosis/deploy/chart"
-	"github.com/kernosis/kernosis/deploy/grafana"
+	"github.com/kernosis/kernosis/deploy/monitoring"
 )
 
-const folderOfChart = "deploy/chart/kernosis"
+const (
+	folderOfChart = "deploy/chart/kernosis"
+	readme        = folderOfChart + "/README.md"
+	kustomize     = "deploy/kustomize"
+)
 
 func main() {
 	helm := flag.String("helm", "bin/helm", "path of Helm")
 	onlyReadme := flag.Bool("readme", false, "write only the chart's README, which does not need Helm")
 	flag.Parse()
-	err := readme()
-	if err == nil && !*onlyReadme {
-		err = errors.Join(ownAlerts(), dashboards(), kustomize(context.Background(), *helm))
-	}
-	if err != nil {
+	if err := generate(context.Background(), *helm, *onlyReadme); err != nil {
 		fmt.Fprintln(os.Stderr, "generate:", err)
 		os.Exit(1)
 	}
 }
 
-// readme writes the values into the README.
-func readme() error {
-	name := filepath.Join(folderOfChart, "README.md")
-	old, err := os.ReadFile(name)
+func generate(ctx context.Context, helm string, onlyReadme bool) error {
+	old, err := os.ReadFile(readme)
 	if err != nil {
 		return err
 	}
-	values, err := os.ReadFile(filepath.Join(folderOfChart, "values.yaml"))
+	values, err := os.ReadFile(folderOfChart + "/values.yaml")
 	if err != nil {
 		return err
 	}
@@ -45,59 +42,48 @@ func readme() error {
 	if err != nil {
 		return err
 	}
-	return write(name, text)
-}
-
-// ownAlerts writes the alert templates for users' rules.
-func ownAlerts() error {
-	text, err := chart.OwnAlerts()
+	if err := write("", map[string][]byte{readme: text}); err != nil || onlyReadme {
+		return err
+	}
+	if text, err = monitoring.AlertTemplates(); err != nil {
+		return err
+	}
+	dashboards, err := monitoring.Dashboards()
 	if err != nil {
 		return err
 	}
-	return write(filepath.Join(folderOfChart, "files/own-alerts.yaml"), text)
-}
-
-func dashboards() error {
-	files, err := grafana.Files()
+	manifests, err := chart.Kustomize(ctx, chart.Renderer{Helm: helm, Chart: folderOfChart})
 	if err != nil {
 		return err
 	}
-	for name, text := range files {
-		if err := write(filepath.Join(folderOfChart, "files/dashboards", name), text); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func kustomize(ctx context.Context, helm string) error {
-	files, err := chart.Kustomize(ctx, chart.Renderer{Helm: helm, Chart: folderOfChart})
-	if err != nil {
-		return err
-	}
-	const into = "deploy/kustomize"
 	// Remove files that are no longer generated.
-	old, err := filepath.Glob(into + "/*/*.yaml")
+	there, err := filepath.Glob(kustomize + "/*/*.yaml")
 	if err != nil {
 		return err
 	}
-	for _, name := range old {
+	for _, name := range there {
 		if err := os.Remove(name); err != nil {
 			return err
 		}
 	}
+	if err := write(folderOfChart+"/files", map[string][]byte{"own-alerts.yaml": text}); err != nil {
+		return err
+	}
+	if err := write(folderOfChart+"/files/dashboards", dashboards); err != nil {
+		return err
+	}
+	return write(kustomize, manifests)
+}
+
+func write(dir string, files map[string][]byte) error {
 	for name, text := range files {
-		name = filepath.Join(into, name)
+		name = filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			return err
 		}
-		if err := write(name, text); err != nil {
+		if err := os.WriteFile(name, text, 0o644); err != nil { //nolint:gosec // manifests, dashboards and documentation, for everybody
 			return err
 		}
 	}
 	return nil
-}
-
-func write(name string, text []byte) error {
-	return os.WriteFile(name, text, 0o644) //nolint:gosec // manifests, dashboards and documentation, for everybody
 }

@@ -1,4 +1,4 @@
-package alerts_test
+package monitoring_test
 
 import (
 	"bytes"
@@ -15,8 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/kernosis/kernosis/deploy/alerts"
-	"github.com/kernosis/kernosis/deploy/monitoringtest"
+	"github.com/kernosis/kernosis/deploy/monitoring"
 )
 
 // oneCase is a case of tests/kernosis.yaml: whether an alert fires with some series.
@@ -38,13 +37,13 @@ type (
 		Tests              []unitTest `yaml:"tests"`
 	}
 	unitTest struct {
-		Name        string      `yaml:"name"`
-		Interval    string      `yaml:"interval"`
-		InputSeries []series    `yaml:"input_series"`
-		Alerts      []alertTest `yaml:"alert_rule_test,omitempty"`
-		Queries     []queryTest `yaml:"promql_expr_test,omitempty"`
+		Name        string        `yaml:"name"`
+		Interval    string        `yaml:"interval"`
+		InputSeries []inputSeries `yaml:"input_series"`
+		Alerts      []alertTest   `yaml:"alert_rule_test,omitempty"`
+		Queries     []queryTest   `yaml:"promql_expr_test,omitempty"`
 	}
-	series struct {
+	inputSeries struct {
 		Series string `yaml:"series"`
 		Values string `yaml:"values"`
 	}
@@ -73,7 +72,7 @@ type (
 func (c *oneCase) unit() unitTest {
 	u := unitTest{Name: fmt.Sprint(c.Alert, " ", c.Labels), Interval: "1m"}
 	for _, s := range slices.Sorted(maps.Keys(c.Series)) {
-		u.InputSeries = append(u.InputSeries, series{s, c.Series[s]})
+		u.InputSeries = append(u.InputSeries, inputSeries{s, c.Series[s]})
 	}
 	labels := fmt.Sprintf("alertname=%q, alertstate=\"firing\"", c.Alert)
 	if c.severity != "" {
@@ -99,9 +98,9 @@ func (c *oneCase) unit() unitTest {
 
 // run runs promtool on the tests, by alert name. Each test gets only its own alerts, because a
 // hundred others would take a hundred times as long.
-func run(t *testing.T, f *alerts.File, tests map[string][]unitTest) {
+func run(t *testing.T, f *monitoring.AlertFile, tests map[string][]unitTest) {
 	t.Helper()
-	promtool, dir := monitoringtest.Program(t, "promtool"), t.TempDir()
+	promtool, dir := program(t, "promtool"), t.TempDir()
 	encoded := func(v any) string {
 		text, err := yaml.Marshal(v)
 		if err != nil {
@@ -111,14 +110,14 @@ func run(t *testing.T, f *alerts.File, tests map[string][]unitTest) {
 	}
 	args := []string{"test", "rules"}
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
-		group := alerts.Group{Name: "alerts"}
-		each(f, func(_ string, a *alerts.Alert) {
+		group := monitoring.AlertGroup{Name: "alerts"}
+		each(f, func(_ string, a *monitoring.Alert) {
 			if a.Alert == name {
 				group.Rules = append(group.Rules, *a)
 			}
 		})
 		rules := filepath.Join(dir, name+".rules.yaml")
-		write(t, rules, encoded(alerts.File{Groups: []alerts.Group{group}}))
+		write(t, rules, encoded(monitoring.AlertFile{Groups: []monitoring.AlertGroup{group}}))
 		file := filepath.Join(dir, name+".yaml")
 		write(t, file, encoded(unitTests{RuleFiles: []string{rules}, EvaluationInterval: "1m", Tests: tests[name]}))
 		args = append(args, file)
@@ -131,7 +130,7 @@ func run(t *testing.T, f *alerts.File, tests map[string][]unitTest) {
 func ownCases(t *testing.T) []oneCase {
 	t.Helper()
 	var all []oneCase
-	dec := yaml.NewDecoder(bytes.NewReader([]byte(monitoringtest.Read(t, "deploy/alerts/tests/kernosis.yaml"))))
+	dec := yaml.NewDecoder(bytes.NewReader([]byte(readFile(t, "deploy/monitoring/tests/kernosis.yaml"))))
 	dec.KnownFields(true)
 	if err := dec.Decode(&all); err != nil {
 		t.Fatal(err)
@@ -150,7 +149,7 @@ func TestOwnAlertsFire(t *testing.T) {
 		quiet[c.Alert] = quiet[c.Alert] || len(c.Quiet) > 0
 		tests[c.Alert] = append(tests[c.Alert], c.unit())
 	}
-	each(shipped(t), func(_ string, a *alerts.Alert) {
+	each(shipped(t), func(_ string, a *monitoring.Alert) {
 		if strings.Contains(a.Annotations["runbook_url"], "/runbooks/Kernosis") && (!fires[a.Alert] || !quiet[a.Alert]) {
 			t.Errorf("%s: no case in which it fires, or none in which it does not", a.Alert)
 		}
@@ -165,7 +164,7 @@ func TestOwnAlertsFire(t *testing.T) {
 // Each alert generated from a rule fires for each of its reasons, and its texts name the problem.
 func TestAlertsOfRulesFire(t *testing.T) {
 	tests := map[string][]unitTest{}
-	each(shipped(t), func(group string, a *alerts.Alert) {
+	each(shipped(t), func(group string, a *monitoring.Alert) {
 		switch group {
 		case "kernosis-conditions":
 			if a.Alert == "KernosisOtherCondition" {
@@ -227,7 +226,7 @@ func TestAlertsByRuleFire(t *testing.T) {
 
 // says returns the expected texts of an alert for labels and a value; affected is the expected list
 // of affected objects.
-func says(a *alerts.Alert, labels map[string]string, value, affected string) []expected {
+func says(a *monitoring.Alert, labels map[string]string, value, affected string) []expected {
 	all := maps.Clone(a.Labels)
 	replace := []string{`{{ $value | printf "%.0f" }}`, value}
 	for name, v := range labels {
@@ -236,7 +235,7 @@ func says(a *alerts.Alert, labels map[string]string, value, affected string) []e
 	}
 	to := map[string]string{}
 	for name, text := range a.Annotations {
-		if name == alerts.Description {
+		if name == monitoring.Description {
 			text, _, _ = strings.Cut(text, "{{ with printf")
 			text += affected
 		}
@@ -248,13 +247,13 @@ func says(a *alerts.Alert, labels map[string]string, value, affected string) []e
 // conditionTest returns a test with a condition that is True for longer and for shorter than the
 // alert's duration, while the agent's pod is replaced, and one that is True for another reason. The
 // alert must name what is affected, once for two rules.
-func conditionTest(a *alerts.Alert, condition, reason string) unitTest {
+func conditionTest(a *monitoring.Alert, condition, reason string) unitTest {
 	gauge := func(node, reason, pod string) string {
 		return fmt.Sprintf(`problem_gauge{node=%q, type=%q, reason=%q, pod=%q, instance="%s:20257"}`, node, condition, reason, pod, pod)
 	}
 	labels := map[string]string{"node": "n7", "type": condition, "reason": reason}
-	info := func(node, rule, subject string) series {
-		return series{fmt.Sprintf(`kernosis_problem_info{node=%q, reason=%q, rule=%q, subject=%q}`, node, reason, rule, subject), "0x4 1x60"}
+	info := func(node, rule, subject string) inputSeries {
+		return inputSeries{fmt.Sprintf(`kernosis_problem_info{node=%q, reason=%q, rule=%q, subject=%q}`, node, reason, rule, subject), "0x4 1x60"}
 	}
 	other := "1x60"
 	if !strings.Contains(a.Expr, "reason=~") {
@@ -263,7 +262,7 @@ func conditionTest(a *alerts.Alert, condition, reason string) unitTest {
 	fires := says(a, labels, "", " Affected: nvme0n1, pod shop/web-1.")
 	return unitTest{
 		Name: a.Alert + " " + reason, Interval: "1m",
-		InputSeries: []series{
+		InputSeries: []inputSeries{
 			{gauge("n7", reason, "a"), "0x4 1x10 stale"}, {gauge("n7", reason, "b"), "_x17 1x30 0x30"},
 			{gauge("n8", "Else", "c"), other},
 			info("n7", "a", "pod shop/web-1"), info("n7", "b", "pod shop/web-1"), info("n7", "a", "nvme0n1"), info("n8", "a", "sdb"), info("n7", "c", ""),
@@ -281,7 +280,7 @@ func conditionTest(a *alerts.Alert, condition, reason string) unitTest {
 
 // problemTest returns tests with a problem that occurs as often as the alert requires, and once
 // less.
-func problemTest(t *testing.T, a *alerts.Alert, reason string) []unitTest {
+func problemTest(t *testing.T, a *monitoring.Alert, reason string) []unitTest {
 	t.Helper()
 	often := map[string]int{"critical": 1, "warning": 5, "info": 20}[a.Labels["severity"]]
 	if !strings.Contains(a.Expr, fmt.Sprintf(">= %d", often)) {
@@ -289,7 +288,7 @@ func problemTest(t *testing.T, a *alerts.Alert, reason string) []unitTest {
 	}
 	counter := fmt.Sprintf(`problem_counter{node="n7", reason=%q, pod="a", instance="i"}`, reason)
 	times := strconv.Itoa(often)
-	seldom := unitTest{Name: a.Alert + " seldom", Interval: "25s", InputSeries: []series{{counter, fmt.Sprintf("10x20 %dx100", 10+often-1)}}}
+	seldom := unitTest{Name: a.Alert + " seldom", Interval: "25s", InputSeries: []inputSeries{{counter, fmt.Sprintf("10x20 %dx100", 10+often-1)}}}
 	first := 1
 	if often == 1 {
 		first = 16 // until then the counter's first value may be a problem before the first scrape
@@ -299,7 +298,7 @@ func problemTest(t *testing.T, a *alerts.Alert, reason string) []unitTest {
 	}
 	all := []unitTest{
 		{
-			Name: a.Alert + " often", Interval: "1m", InputSeries: []series{{counter, "0x4 " + times + "x100"}},
+			Name: a.Alert + " often", Interval: "1m", InputSeries: []inputSeries{{counter, "0x4 " + times + "x100"}},
 			Alerts: []alertTest{
 				{"4m", a.Alert, []expected{}},
 				{"6m", a.Alert, says(a, map[string]string{"node": "n7", "reason": reason}, times, "")},
@@ -310,13 +309,13 @@ func problemTest(t *testing.T, a *alerts.Alert, reason string) []unitTest {
 	}
 	if often == 1 { // the agent may start only after the problem, so that its series starts at 1
 		all = append(all, unitTest{
-			Name: a.Alert + " before the first look", Interval: "1m", InputSeries: []series{{counter, "_x4 1x100"}},
+			Name: a.Alert + " before the first look", Interval: "1m", InputSeries: []inputSeries{{counter, "_x4 1x100"}},
 			Alerts: []alertTest{
 				{"6m", a.Alert, says(a, map[string]string{"node": "n7", "reason": reason}, "1", "")},
 				{"30m", a.Alert, []expected{}},
 			},
 		}, unitTest{
-			Name: a.Alert + " before a failed scrape", Interval: "1m", InputSeries: []series{{counter, "1x29 stale 1x60"}},
+			Name: a.Alert + " before a failed scrape", Interval: "1m", InputSeries: []inputSeries{{counter, "1x29 stale 1x60"}},
 			Alerts: []alertTest{{"30m", a.Alert, []expected{}}, {"44m", a.Alert, []expected{}}, {"45m", a.Alert, []expected{}}, {"46m", a.Alert, []expected{}}},
 		})
 	}

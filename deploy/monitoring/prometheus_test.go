@@ -1,4 +1,4 @@
-package monitoringtest_test
+package monitoring_test
 
 import (
 	"context"
@@ -12,14 +12,12 @@ import (
 	"strconv"
 	"testing"
 	"time"
-
-	"github.com/kernosis/kernosis/deploy/monitoringtest"
 )
 
 // quickened returns the committed alerts with shorter durations: a test can't wait 15 min.
 func quickened(t testing.TB) string {
 	t.Helper()
-	return regexp.MustCompile(`(?m)^( +for: ).*$`).ReplaceAllString(monitoringtest.Read(t, "deploy/chart/kernosis/files/alerts.yaml"), "${1}2s")
+	return regexp.MustCompile(`(?m)^( +for: ).*$`).ReplaceAllString(readFile(t, "deploy/chart/kernosis/files/alerts.yaml"), "${1}2s")
 }
 
 // get sends a request to Prometheus.

@@ -1,4 +1,4 @@
-package monitoringtest
+package monitoring_test
 
 import (
 	"encoding/json"
@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Dashboard holds the fields of a dashboard that tests check.
-type Dashboard struct {
+// dashboard holds the fields of a dashboard that tests check.
+type dashboard struct {
 	File string `json:"-"`
 
 	UID           string   `json:"uid"`
@@ -16,7 +16,7 @@ type Dashboard struct {
 	Description   string   `json:"description"`
 	SchemaVersion int      `json:"schemaVersion"`
 	Tags          []string `json:"tags"`
-	Panels        []Panel  `json:"panels"` // including those of collapsed rows, after their row
+	Panels        []panel  `json:"panels"` // including those of collapsed rows, after their row
 	Annotations   struct {
 		List []struct {
 			Expr string `json:"expr"`
@@ -27,19 +27,19 @@ type Dashboard struct {
 		KeepTime bool   `json:"keepTime"`
 	} `json:"links"`
 	Templating struct {
-		List []Variable `json:"list"`
+		List []variable `json:"list"`
 	} `json:"templating"`
 }
 
-// Variable is a variable of a dashboard.
-type Variable struct {
+// variable is a variable of a dashboard.
+type variable struct {
 	Name       string `json:"name"`
 	Type       string `json:"type"`
 	Definition string `json:"definition"`
 }
 
-// Panel is a panel or a row of a dashboard.
-type Panel struct {
+// panel is a panel or a row of a dashboard.
+type panel struct {
 	Raw json.RawMessage `json:"-"` // the complete JSON
 	Row string          `json:"-"` // title of the collapsed row it is in; empty if it is visible at once
 
@@ -47,9 +47,9 @@ type Panel struct {
 	Type        string     `json:"type"`
 	Title       string     `json:"title"`
 	Description string     `json:"description"`
-	Datasource  Datasource `json:"datasource"`
-	Targets     []Target   `json:"targets"`
-	Panels      []Panel    `json:"panels"` // the panels of a collapsed row
+	Datasource  datasource `json:"datasource"`
+	Targets     []target   `json:"targets"`
+	Panels      []panel    `json:"panels"` // the panels of a collapsed row
 	FieldConfig struct {
 		Defaults struct {
 			Unit     string `json:"unit"`
@@ -68,16 +68,16 @@ type Panel struct {
 	} `json:"gridPos"`
 }
 
-// Datasource identifies the data source of a query.
-type Datasource struct {
+// datasource identifies the data source of a query.
+type datasource struct {
 	Type string `json:"type"`
 	UID  string `json:"uid"`
 }
 
-// Target is a query of a panel.
-type Target struct {
+// target is a query of a panel.
+type target struct {
 	RefID        string     `json:"refId"`
-	Datasource   Datasource `json:"datasource"`
+	Datasource   datasource `json:"datasource"`
 	Expr         string     `json:"expr"`
 	Format       string     `json:"format"`
 	Instant      bool       `json:"instant"`
@@ -86,8 +86,8 @@ type Target struct {
 }
 
 // UnmarshalJSON also keeps the panel's complete JSON.
-func (p *Panel) UnmarshalJSON(text []byte) error {
-	type plain Panel
+func (p *panel) UnmarshalJSON(text []byte) error {
+	type plain panel
 	if err := json.Unmarshal(text, (*plain)(p)); err != nil {
 		return err
 	}
@@ -95,20 +95,20 @@ func (p *Panel) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// dashboards is the folder of the dashboards that deploy/grafana generates.
+// dashboards is the folder of the dashboards that [monitoring.Dashboards] generates.
 const dashboards = "deploy/chart/kernosis/files/dashboards/"
 
-// Dashboards returns all dashboards, ordered by file name.
-func Dashboards(tb testing.TB) []*Dashboard {
+// readDashboards returns all dashboards, ordered by file name.
+func readDashboards(tb testing.TB) []*dashboard {
 	tb.Helper()
-	files, err := filepath.Glob(filepath.Join(Root(tb), dashboards, "*.json"))
+	files, err := filepath.Glob(filepath.Join(rootFolder(tb), dashboards, "*.json"))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var all []*Dashboard
+	var all []*dashboard
 	for _, path := range files {
-		d := &Dashboard{File: filepath.Base(path)}
-		if err := json.Unmarshal([]byte(Read(tb, dashboards+d.File)), d); err != nil {
+		d := &dashboard{File: filepath.Base(path)}
+		if err := json.Unmarshal([]byte(readFile(tb, dashboards+d.File)), d); err != nil {
 			tb.Fatalf("%s: %v", path, err)
 		}
 		d.flatten()
@@ -118,8 +118,8 @@ func Dashboards(tb testing.TB) []*Dashboard {
 }
 
 // flatten moves the panels of collapsed rows after their rows.
-func (d *Dashboard) flatten() {
-	var all []Panel
+func (d *dashboard) flatten() {
+	var all []panel
 	for _, p := range d.Panels {
 		below := p.Panels
 		p.Panels = nil
@@ -132,9 +132,9 @@ func (d *Dashboard) flatten() {
 	d.Panels = all
 }
 
-// Filled returns a query as Grafana sends it, with values in place of its variables. A variable
+// filled returns a query as Grafana sends it, with values in place of its variables. A variable
 // without a value matches everything.
-func Filled(expr string, values map[string]string, rateInterval, within string) string {
+func filled(expr string, values map[string]string, rateInterval, within string) string {
 	replace := []string{"$__rate_interval", rateInterval, "$__range", within}
 	for _, name := range []string{"cluster", "node", "namespace", "probe_type", "pod"} {
 		value, ok := values[name]

@@ -1,4 +1,4 @@
-package monitoringtest_test
+package monitoring_test
 
 import (
 	"os"

@@ -1,4 +1,4 @@
-package monitoringtest_test
+package monitoring_test
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/kernosis/kernosis/deploy/monitoringtest"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
@@ -25,7 +24,7 @@ import (
 // fire, and agent and controller export the metrics documented in docs/metrics.md.
 func TestRealFaultsShow(t *testing.T) {
 	testall.Only(t)
-	prometheus := monitoringtest.Program(t, "prometheus")
+	prometheus := program(t, "prometheus")
 	s := newStage(t)
 	s.probed(t)
 	s.startAgent() // it finds the stand-in for kubelet
@@ -159,13 +158,13 @@ func (s *stage) queriesAnswer(t *testing.T) {
 		over        bool
 	}
 	var left []one
-	for _, d := range monitoringtest.Dashboards(t) {
+	for _, d := range readDashboards(t) {
 		for i := range d.Panels {
 			p := &d.Panels[i]
 			for _, q := range p.Targets {
 				// Without the fallback, which would always return something.
 				expr := strings.ReplaceAll(q.Expr, " or vector(0)", "")
-				expr = monitoringtest.Filled(expr, map[string]string{"node": s.node}, "5s", fmt.Sprintf("%ds", int(time.Since(s.began).Seconds())+1))
+				expr = filled(expr, map[string]string{"node": s.node}, "5s", fmt.Sprintf("%ds", int(time.Since(s.began).Seconds())+1))
 				left = append(left, one{d.File + ": " + p.Title, expr, q.Range})
 			}
 		}
@@ -231,7 +230,7 @@ func notHere() map[string]string {
 
 // metricsAreKnown compares the metrics of both with docs/metrics.md, in both directions.
 func (s *stage) metricsAreKnown(t *testing.T) {
-	catalog := monitoringtest.Catalog(t)
+	catalog := readCatalog(t)
 	absent := notHere()
 	for of, url := range map[string]string{"agent": s.agentURL, "controller": s.controllerURL} {
 		var families map[string]*dto.MetricFamily
@@ -249,7 +248,7 @@ func (s *stage) metricsAreKnown(t *testing.T) {
 			if !strings.HasPrefix(name, "kernosis_") && !strings.HasPrefix(name, "problem_") {
 				continue
 			}
-			i := slices.IndexFunc(catalog, func(m monitoringtest.Metric) bool { return m.Name == name && m.Of == of })
+			i := slices.IndexFunc(catalog, func(m metric) bool { return m.Name == name && m.Of == of })
 			if i < 0 {
 				t.Errorf("docs/metrics.md does not have %s of the %s", name, of)
 				continue

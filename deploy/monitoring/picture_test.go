@@ -1,4 +1,4 @@
-package monitoringtest_test
+package monitoring_test
 
 import (
 	"bytes"
@@ -18,8 +18,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/kernosis/kernosis/deploy/monitoringtest"
 )
 
 var pictures = flag.String("pictures", "", "folder that TestRealFaultsShow draws the dashboards into, with what its Prometheus has; needs Chromium")
@@ -84,7 +82,7 @@ func (s *stage) draw(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range monitoringtest.Dashboards(t) {
+	for _, d := range readDashboards(t) {
 		var panels []picture
 		var closed []string
 		bottom := 0
@@ -116,7 +114,7 @@ func (s *stage) draw(t *testing.T, dir string) {
 }
 
 // picture queries a panel's data and lays it out.
-func (s *stage) picture(t *testing.T, p *monitoringtest.Panel) picture {
+func (s *stage) picture(t *testing.T, p *panel) picture {
 	var of drawn
 	if err := json.Unmarshal(p.Raw, &of); err != nil {
 		t.Fatal(err)
@@ -126,7 +124,7 @@ func (s *stage) picture(t *testing.T, p *monitoringtest.Panel) picture {
 	var names []string
 	for _, q := range p.Targets {
 		within := fmt.Sprintf("%ds", int(time.Since(s.began).Seconds())+1)
-		got, err := s.query(t.Context(), monitoringtest.Filled(q.Expr, map[string]string{"node": s.node}, "10s", within), q.Range)
+		got, err := s.query(t.Context(), filled(q.Expr, map[string]string{"node": s.node}, "10s", within), q.Range)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,4 @@
-package grafana
-
-// docs is the URL of the documentation. The chart replaces it with its configured one.
-const docs = "https://github.com/kernosis/kernosis/blob/main/docs/"
+package monitoring
 
 // alertSeries selects the alerts that a dashboard shows.
 func (b *board) alertSeries() string {
@@ -25,7 +22,7 @@ func (b *board) annotation() object {
 func (b *board) alertTable(w int) graph {
 	return graph{
 		kind: rowsOf, w: w, title: "Firing alerts", none: "No alert is firing.",
-		text:    "Alerts of deploy/alerts that are firing. Each links to its runbook.",
+		text:    "Alerts of deploy/monitoring that are firing. Each links to its runbook.",
 		queries: one(runbookOf("max by (alertname, severity, cluster, node, reason) ("+b.alertSeries()+")"), ""),
 		names: map[string]string{
 			"alertname": "Alert", "severity": "Severity", "cluster": "Cluster", "node": "Node", "reason": "Reason", "folder": "Folder", "page": "Runbook",
@@ -54,7 +51,7 @@ const services = "APIServerUnreachable|ContainerRuntimeUnhealthy|DNSUnreachable|
 
 // runbookLink returns a link from an alert in a table to its page.
 func runbookLink() dataLink {
-	return dataLink{TargetBlank: true, Title: "Runbook", URL: docs + "${__data.fields.Folder}/${__data.fields.Runbook}.md"}
+	return dataLink{TargetBlank: true, Title: "Runbook", URL: Docs + "${__data.fields.Folder}/${__data.fields.Runbook}.md"}
 }
 
 // firingTable lists the firing problems and what they affect.

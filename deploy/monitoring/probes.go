@@ -1,4 +1,4 @@
-package grafana
+package monitoring
 
 // ofProbes selects the chosen pods and types of probes.
 const ofProbes = `namespace=~"$namespace", pod=~"$pod", probe_type=~"$probe_type"`
@@ -18,7 +18,7 @@ func probes() *board {
 			graph{kind: rowsOf, w: 16, title: "Failing probes", text: "Probes that failed in the selected range. The pod's Events state the cause.", none: "No probe failed in this range.",
 				queries: one(`topk(50, sum by (cluster, node, namespace, pod, container, probe_type) (increase(kernosis_probe_results_total{result="failed", `+ofProbes+`}[$__range])) > 0)`, ""),
 				names:   map[string]string{"cluster": "Cluster", "node": "Node", "namespace": "Namespace", "pod": "Pod", "container": "Container", "probe_type": "Probe"}, value: "Failures"},
-			graph{kind: words, title: "Next step", text: "Explain why the probes of a pod fail:\n\n```\nkubectl kernosis why pod -n NAMESPACE POD\n```\n\nKernosis watches kubelet's probes and sends none of its own. [Probes](" + docs + "probes.md)"},
+			graph{kind: words, title: "Next step", text: "Explain why the probes of a pod fail:\n\n```\nkubectl kernosis why pod -n NAMESPACE POD\n```\n\nKernosis watches kubelet's probes and sends none of its own. [Probes](" + Docs + "probes.md)"},
 			graph{kind: bars, w: 12, title: "Causes of failed probes", text: "Failed probes by reason. Each reason has a page in docs/problems.", none: "No probe failed in this range.",
 				queries: one(`sum by (reason) (increase(problem_counter{reason=~"Probe.*"}[$__rate_interval])) > 0`, "{{reason}}")},
 			b.alertTable(12),

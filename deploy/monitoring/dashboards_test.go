@@ -1,4 +1,4 @@
-package grafana_test
+package monitoring_test
 
 import (
 	"bytes"
@@ -15,13 +15,12 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/kernosis/kernosis/deploy/grafana"
-	"github.com/kernosis/kernosis/deploy/monitoringtest"
+	"github.com/kernosis/kernosis/deploy/monitoring"
 )
 
 // The folder contains exactly the generator's files.
 func TestFiles(t *testing.T) {
-	files, err := grafana.Files()
+	files, err := monitoring.Dashboards()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +51,7 @@ func TestFiles(t *testing.T) {
 // Each dashboard has what Grafana needs, few visible panels, no overlaps, and links to another
 // dashboard.
 func TestDashboards(t *testing.T) {
-	all := monitoringtest.Dashboards(t)
+	all := readDashboards(t)
 	if len(all) != 5 {
 		t.Errorf("%d dashboards", len(all))
 	}
@@ -95,7 +94,7 @@ func TestDashboards(t *testing.T) {
 }
 
 // checkPlaces checks ids, positions and titles. A collapsed row has a grid of its own.
-func checkPlaces(t *testing.T, d *monitoringtest.Dashboard) {
+func checkPlaces(t *testing.T, d *dashboard) {
 	t.Helper()
 	ids, names := map[int]bool{}, map[string]bool{}
 	taken := map[string]string{}
@@ -131,7 +130,7 @@ func checkPlaces(t *testing.T, d *monitoringtest.Dashboard) {
 }
 
 // checkPanel checks a panel's texts and queries.
-func checkPanel(t *testing.T, where string, p *monitoringtest.Panel) {
+func checkPanel(t *testing.T, where string, p *panel) {
 	t.Helper()
 	if p.Type == "text" {
 		if !strings.Contains(p.Options.Content, "kubectl ") {
@@ -170,11 +169,11 @@ func checkPanel(t *testing.T, where string, p *monitoringtest.Panel) {
 // Links to the documentation point to existing pages.
 func TestLinksToPages(t *testing.T) {
 	n := 0
-	for _, d := range monitoringtest.Dashboards(t) {
+	for _, d := range readDashboards(t) {
 		for i := range d.Panels {
 			for _, m := range regexp.MustCompile(`"https://github\.com/kernosis/kernosis/blob/main/docs/([A-Za-z/-]+\.md)"|\(https://github\.com/kernosis/kernosis/blob/main/docs/([a-z]+\.md)\)`).FindAllStringSubmatch(string(d.Panels[i].Raw), -1) {
 				n++
-				monitoringtest.Read(t, "docs/"+m[1]+m[2])
+				readFile(t, "docs/"+m[1]+m[2])
 			}
 		}
 	}
@@ -186,7 +185,7 @@ func TestLinksToPages(t *testing.T) {
 // The tables of alerts link each alert to the page in its annotation.
 func TestTablesOfAlertsLinkToRunbooks(t *testing.T) {
 	var exprs []string
-	for _, d := range monitoringtest.Dashboards(t) {
+	for _, d := range readDashboards(t) {
 		before := len(exprs)
 		for i := range d.Panels {
 			p := &d.Panels[i]
@@ -202,44 +201,31 @@ func TestTablesOfAlertsLinkToRunbooks(t *testing.T) {
 			t.Errorf("%s: no table of alerts, or no annotation", d.File)
 		}
 	}
-	var file struct {
-		Groups []struct {
-			Rules []struct {
-				Alert       string            `yaml:"alert"`
-				Annotations map[string]string `yaml:"annotations"`
-			} `yaml:"rules"`
-		} `yaml:"groups"`
-	}
-	if err := yaml.Unmarshal([]byte(monitoringtest.Read(t, "deploy/chart/kernosis/files/alerts.yaml")), &file); err != nil {
-		t.Fatal(err)
-	}
 	replacement := regexp.MustCompile(`"(folder|page)", "([^"]*)", "alertname", "([^"]*)"`)
-	for _, g := range file.Groups {
-		for _, a := range g.Rules {
-			for _, expr := range exprs {
-				labels := map[string]string{}
-				for _, m := range replacement.FindAllStringSubmatch(expr, -1) {
-					if re := regexp.MustCompile("^(?:" + m[3] + ")$"); re.MatchString(a.Alert) {
-						labels[m[1]] = re.ReplaceAllString(a.Alert, m[2])
-					}
-				}
-				if page := "/docs/" + labels["folder"] + "/" + labels["page"] + ".md"; !strings.HasSuffix(a.Annotations["runbook_url"], page) {
-					t.Errorf("%s: links to %s, its runbook is %s", a.Alert, page, a.Annotations["runbook_url"])
+	each(shipped(t), func(_ string, a *monitoring.Alert) {
+		for _, expr := range exprs {
+			labels := map[string]string{}
+			for _, m := range replacement.FindAllStringSubmatch(expr, -1) {
+				if re := regexp.MustCompile("^(?:" + m[3] + ")$"); re.MatchString(a.Alert) {
+					labels[m[1]] = re.ReplaceAllString(a.Alert, m[2])
 				}
 			}
+			if page := "/docs/" + labels["folder"] + "/" + labels["page"] + ".md"; !strings.HasSuffix(a.Annotations["runbook_url"], page) {
+				t.Errorf("%s: links to %s, its runbook is %s", a.Alert, page, a.Annotations["runbook_url"])
+			}
 		}
-	}
+	})
 }
 
 // Each query uses existing metrics and labels, and defined variables, including the cluster; its
 // legend uses labels that its series have.
 func TestQueries(t *testing.T) {
-	catalog := monitoringtest.Catalog(t)
-	for _, d := range monitoringtest.Dashboards(t) {
+	catalog := readCatalog(t)
+	for _, d := range readDashboards(t) {
 		known := []string{"datasource", "__rate_interval", "__range"}
 		used := map[string]bool{}
 		inCluster := func(where, expr string) {
-			uses, _ := monitoringtest.Uses(expr)
+			uses, _ := usesOf(expr)
 			for _, u := range uses {
 				if !slices.Contains(u.Labels, "cluster") {
 					t.Errorf("%s: %s does not select the cluster", where, u.Metric)
@@ -247,7 +233,7 @@ func TestQueries(t *testing.T) {
 			}
 		}
 		for _, a := range d.Annotations.List {
-			monitoringtest.CheckUses(t, catalog, d.File+" annotation", a.Expr)
+			checkUses(t, catalog, d.File+" annotation", a.Expr)
 			inCluster(d.File+" annotation", a.Expr)
 		}
 		for _, v := range d.Templating.List {
@@ -263,24 +249,24 @@ func TestQueries(t *testing.T) {
 			if v.Name != "cluster" {
 				inCluster(d.File+" $"+v.Name, selector)
 			}
-			if labels := monitoringtest.CheckUses(t, catalog, d.File+" $"+v.Name, selector); !slices.Contains(labels, label) {
+			if labels := checkUses(t, catalog, d.File+" $"+v.Name, selector); !slices.Contains(labels, label) {
 				t.Errorf("%s: variable %s: %s", d.File, v.Name, v.Definition)
 			}
 		}
-		variable := regexp.MustCompile(`\$\{?([a-zA-Z_]+)`)
+		reference := regexp.MustCompile(`\$\{?([a-zA-Z_]+)`)
 		for i := range d.Panels {
 			p := &d.Panels[i]
 			for _, q := range p.Targets {
 				where := fmt.Sprintf("%s: %s", d.File, p.Title)
-				labels := monitoringtest.CheckUses(t, catalog, where, q.Expr)
+				labels := checkUses(t, catalog, where, q.Expr)
 				inCluster(where, q.Expr)
-				for _, m := range variable.FindAllStringSubmatch(q.Expr, -1) {
+				for _, m := range reference.FindAllStringSubmatch(q.Expr, -1) {
 					used[m[1]] = true
 					if !slices.Contains(known, m[1]) {
 						t.Errorf("%s: there is no variable %s", where, m[1])
 					}
 				}
-				_, grouping := monitoringtest.Uses(q.Expr)
+				_, grouping := usesOf(q.Expr)
 				for _, m := range regexp.MustCompile(`\{\{(\w+)\}\}`).FindAllStringSubmatch(q.LegendFormat, -1) {
 					if !slices.Contains(grouping, m[1]) || !slices.Contains(labels, m[1]) {
 						t.Errorf("%s: the legend uses %s, but %s does not group by it", where, m[1], q.Expr)
@@ -289,7 +275,7 @@ func TestQueries(t *testing.T) {
 			}
 		}
 		for _, v := range d.Templating.List {
-			chained := slices.ContainsFunc(d.Templating.List, func(o monitoringtest.Variable) bool { return strings.Contains(o.Definition, "$"+v.Name) })
+			chained := slices.ContainsFunc(d.Templating.List, func(o variable) bool { return strings.Contains(o.Definition, "$"+v.Name) })
 			if v.Name != "datasource" && !used[v.Name] && !chained {
 				t.Errorf("%s: no query uses the variable %s", d.File, v.Name)
 			}
@@ -306,11 +292,11 @@ type valueTest struct {
 // checkValues checks what the first query of a panel of the dashboard node returns for node n7.
 func checkValues(t *testing.T, title string, cases []valueTest) {
 	t.Helper()
-	promtool, expr := monitoringtest.Program(t, "promtool"), ""
-	for _, d := range monitoringtest.Dashboards(t) {
+	promtool, expr := program(t, "promtool"), ""
+	for _, d := range readDashboards(t) {
 		for i := range d.Panels {
 			if p := &d.Panels[i]; p.Title == title && strings.HasSuffix(d.File, "node.json") {
-				expr = monitoringtest.Filled(p.Targets[0].Expr, map[string]string{"node": "n7"}, "5m", "1h")
+				expr = filled(p.Targets[0].Expr, map[string]string{"node": "n7"}, "5m", "1h")
 			}
 		}
 	}
@@ -359,20 +345,20 @@ func TestTimeSinceRenewal(t *testing.T) {
 
 // Prometheus can parse each query.
 func TestPromtoolReadsTheQueries(t *testing.T) {
-	promtool := monitoringtest.Program(t, "promtool")
+	promtool := program(t, "promtool")
 	type rule struct {
 		Record string `yaml:"record"`
 		Expr   string `yaml:"expr"`
 	}
 	var all []rule
-	for _, d := range monitoringtest.Dashboards(t) {
+	for _, d := range readDashboards(t) {
 		for i := range d.Panels {
 			for _, q := range d.Panels[i].Targets {
-				all = append(all, rule{fmt.Sprintf("q%d", len(all)), monitoringtest.Filled(q.Expr, nil, "5m", "1h")})
+				all = append(all, rule{fmt.Sprintf("q%d", len(all)), filled(q.Expr, nil, "5m", "1h")})
 			}
 		}
 		for _, a := range d.Annotations.List {
-			all = append(all, rule{fmt.Sprintf("q%d", len(all)), monitoringtest.Filled(a.Expr, nil, "5m", "1h")})
+			all = append(all, rule{fmt.Sprintf("q%d", len(all)), filled(a.Expr, nil, "5m", "1h")})
 		}
 	}
 	text, err := yaml.Marshal(map[string]any{"groups": []map[string]any{{"name": "queries", "rules": all}}})
@@ -393,9 +379,9 @@ func TestPromtoolReadsTheQueries(t *testing.T) {
 
 // The cluster variable selects the series of a cluster; "All" includes series without the label.
 func TestClusterVariable(t *testing.T) {
-	promtool := monitoringtest.Program(t, "promtool")
+	promtool := program(t, "promtool")
 	var expr string
-	for _, d := range monitoringtest.Dashboards(t) {
+	for _, d := range readDashboards(t) {
 		for i := range d.Panels {
 			if d.File == "fleet.json" && d.Panels[i].Title == "Agents" && d.Panels[i].Type == "stat" {
 				expr = d.Panels[i].Targets[0].Expr
@@ -408,7 +394,7 @@ func TestClusterVariable(t *testing.T) {
 	}
 	var cases []map[string]any
 	for cluster, agents := range map[string]float64{".*": 4, "east": 2, "(east|west)": 3} {
-		query := monitoringtest.Filled(expr, map[string]string{"cluster": cluster}, "5m", "1h")
+		query := filled(expr, map[string]string{"cluster": cluster}, "5m", "1h")
 		cases = append(cases, map[string]any{"expr": query, "eval_time": "1m", "exp_samples": []sample{{"{}", agents}}})
 	}
 	series := []map[string]string{}

@@ -1,4 +1,4 @@
-package grafana
+package monitoring
 
 // diagnosis returns the dashboard of Diagnoses and repairs.
 func diagnosis() *board {
@@ -13,7 +13,7 @@ func diagnosis() *board {
 			graph{kind: bars, title: "Repair decisions", text: "Changed decisions on repairs: run, dry run, wait or withhold, with the reason.", none: "No repair was due in this range.",
 				queries: one(`sum by (verb, reason) (`+rise(`kernosis_remediation_decisions_total`, `$__rate_interval`)+`) > 0`, "{{verb}} {{reason}}")},
 			graph{kind: words, title: "Next step", text: "List Diagnoses with their verdicts, and explain a node with the repairs that are held back:\n\n```\nkubectl get diagnoses -A\nkubectl kernosis why node NODE\n```\n\n" +
-				"[Diagnoses](" + docs + "diagnose.md), [repairs](" + docs + "remediation.md)"},
+				"[Diagnoses](" + Docs + "diagnose.md), [repairs](" + Docs + "remediation.md)"},
 			b.alertTable(24),
 		)},
 		{"Diagnoses", diagnosisRuns()},

@@ -1,4 +1,4 @@
-package grafana
+package monitoring
 
 // ofNode selects the chosen node.
 const ofNode = `node="$node"`
@@ -17,7 +17,7 @@ func node() *board {
 			graph{kind: states, w: 16, title: "Conditions", text: "Each condition over time. Unknown: no problem was detected, but a source is blind.", mappings: status,
 				queries: one(`sum by (type) (kernosis_condition{node="$node", status="True"}) + 2 * sum by (type) (kernosis_condition{node="$node", status="Unknown"})`, "{{type}}")},
 			graph{kind: words, title: "Next step", text: "Explain this node, with causes, evidence and what to do:\n\n```\nkubectl kernosis why node ${node}\n```\n\n" +
-				"[How to read the answer](" + docs + "why.md)"},
+				"[How to read the answer](" + Docs + "why.md)"},
 			graph{kind: bars, w: 24, title: "Problems by reason", text: "Occurrences of problems on this node.", none: "No problem occurred in this range.",
 				queries: one(`sum by (reason) (increase(problem_counter{node="$node"}[$__rate_interval])) > 0`, "{{reason}}")},
 		)},

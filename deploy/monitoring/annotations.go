@@ -1,4 +1,4 @@
-package alerts
+package monitoring
 
 import (
 	"fmt"
@@ -22,13 +22,6 @@ const (
 	DashboardURL = "dashboard_url"
 )
 
-// Dashboards that alerts link to, by their UIDs in deploy/grafana.
-const (
-	dashboardNode      = "kernosis-node"
-	dashboardDiagnosis = "kernosis-diagnosis"
-	dashboardSelf      = "kernosis-self"
-)
-
 // whyNode is the next command to run for a problem of a node.
 const whyNode = "kubectl kernosis why node {{ $labels.node }}"
 
@@ -38,32 +31,32 @@ const affected = "{{ with printf `topk(10, max by (subject) (kernosis_problem_in
 	" Affected: {{ range $i, $s := sortByLabel \"subject\" . }}{{ if $i }}, {{ end }}{{ $s.Labels.subject }}{{ end }}.{{ end }}"
 
 // ofNode returns the annotations of an alert on problems of a node.
-func (c *Config) ofNode(summary, description, doc string) map[string]string {
-	return c.linked(map[string]string{Summary: summary, Description: description + affected, Command: whyNode}, c.runbook(doc), dashboardNode)
+func (c *AlertConfig) ofNode(summary, description, doc string) map[string]string {
+	return c.linked(map[string]string{Summary: summary, Description: description + affected, Command: whyNode}, c.runbook(doc), uidNode)
 }
 
 // linked adds the links to an alert's annotations.
-func (c *Config) linked(a map[string]string, runbook, dashboard string) map[string]string {
+func (c *AlertConfig) linked(a map[string]string, runbook, dashboard string) map[string]string {
 	if runbook != "" {
 		a[RunbookURL] = runbook
 	}
 	if c.DashboardBase != "" {
-		a[DashboardURL] = strings.TrimSuffix(c.DashboardBase, "/") + "/d/" + dashboard + query(dashboard)
+		a[DashboardURL] = strings.TrimSuffix(c.DashboardBase, "/") + "/d/" + dashboard + variablesOf(dashboard)
 	}
 	return a
 }
 
-// query returns the part of a dashboard's URL that sets its variables.
-func query(dashboard string) string {
+// variablesOf returns the part of a dashboard's URL that sets its variables.
+func variablesOf(dashboard string) string {
 	cluster := "{{ with $labels.cluster }}%svar-cluster={{ . }}{{ end }}"
-	if dashboard == dashboardNode {
+	if dashboard == uidNode {
 		return "?var-node={{ $labels.node }}" + fmt.Sprintf(cluster, "&")
 	}
 	return fmt.Sprintf(cluster, "?")
 }
 
 // runbook returns the URL of a rule's doc. A doc that is a URL is returned unchanged.
-func (c *Config) runbook(doc string) string {
+func (c *AlertConfig) runbook(doc string) string {
 	switch {
 	case doc == "" || c.RunbookBase == "":
 		return ""

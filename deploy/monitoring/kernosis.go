@@ -1,4 +1,4 @@
-package grafana
+package monitoring
 
 // kernosis returns the dashboard of Kernosis itself.
 func kernosis() *board {

@@ -1,4 +1,4 @@
-package alerts_test
+package monitoring_test
 
 import (
 	"bytes"
@@ -16,8 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/kernosis/kernosis/deploy/alerts"
-	"github.com/kernosis/kernosis/deploy/monitoringtest"
+	"github.com/kernosis/kernosis/deploy/monitoring"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
@@ -25,7 +24,7 @@ import (
 // documentedConfig returns the Alertmanager configuration from docs/monitoring.md.
 func documentedConfig(t *testing.T) string {
 	t.Helper()
-	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(monitoringtest.Read(t, "docs/monitoring.md"), -1) {
+	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(readFile(t, "docs/monitoring.md"), -1) {
 		if strings.Contains(m[1], "inhibit_rules:") {
 			return m[1]
 		}
@@ -48,7 +47,7 @@ func TestAlertmanagerConfigNamesAlerts(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := map[string]bool{}
-	each(shipped(t), func(_ string, a *alerts.Alert) { known[a.Alert] = true })
+	each(shipped(t), func(_ string, a *monitoring.Alert) { known[a.Alert] = true })
 	if len(config.Inhibit) < 4 {
 		t.Errorf("%d inhibitions", len(config.Inhibit))
 	}
@@ -73,7 +72,7 @@ func TestAlertmanagerConfigNamesAlerts(t *testing.T) {
 // Alertmanager accepts the documented configuration, inhibits alerts explained by others, and
 // routes the rest by severity.
 func TestAlertmanagerGroupsAndInhibits(t *testing.T) {
-	program := monitoringtest.Program(t, "alertmanager")
+	program := program(t, "alertmanager")
 	dir := t.TempDir()
 	config := filepath.Join(dir, "alertmanager.yml")
 	write(t, config, documentedConfig(t))

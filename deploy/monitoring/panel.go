@@ -1,4 +1,4 @@
-package grafana
+package monitoring
 
 import (
 	"cmp"
@@ -31,7 +31,7 @@ func (g *graph) panel() object {
 		p["type"] = lines
 	}
 	if g.page != "" {
-		p["links"] = []dataLink{{TargetBlank: true, Title: "Runbook", URL: docs + g.page + ".md"}}
+		p["links"] = []dataLink{{TargetBlank: true, Title: "Runbook", URL: Docs + g.page + ".md"}}
 	}
 	var targets []object
 	for i, q := range g.queries {

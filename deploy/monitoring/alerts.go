@@ -1,4 +1,4 @@
-package alerts
+package monitoring
 
 import (
 	"cmp"
@@ -12,17 +12,17 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// Defaults of [Config].
+// Docs is the URL of the documentation. The chart replaces it with its configured one.
+const Docs = "https://github.com/kernosis/kernosis/blob/main/docs/"
+
+// The jobs of the chart's PodMonitors; Prometheus Operator may prefix the namespace.
 const (
-	// DefaultRunbookBase is the URL of the documentation; a rule's doc is appended.
-	DefaultRunbookBase = "https://github.com/kernosis/kernosis/blob/main/docs/"
-	// The jobs of the chart's PodMonitors; Prometheus Operator may prefix the namespace.
 	DefaultAgentJob      = "(.*/)?kernosis-agent"
 	DefaultControllerJob = "(.*/)?kernosis-controller"
 )
 
-// Config configures the generated alerts.
-type Config struct {
+// AlertConfig configures the generated alerts.
+type AlertConfig struct {
 	// RunbookBase is prepended to a rule's doc, and to "runbooks/<Alert>" for alerts on Kernosis
 	// itself. If it is empty, alerts have no runbook_url.
 	RunbookBase string
@@ -35,27 +35,27 @@ type Config struct {
 	Doc func(*detector.Rule) string
 }
 
-func (c *Config) doc(r *detector.Rule) string {
+func (c *AlertConfig) doc(r *detector.Rule) string {
 	if c.Doc == nil {
 		return r.Doc
 	}
 	return c.Doc(r)
 }
 
-// Of returns the alerts on problems that the rules detect and those on Kernosis itself.
-func Of(set *detector.RuleSet, cfg Config) (*File, error) {
+// AlertsOf returns the alerts on problems that the rules detect and those on Kernosis itself.
+func AlertsOf(set *detector.RuleSet, cfg AlertConfig) (*AlertFile, error) {
 	own, err := ownGroups(cfg)
 	if err != nil {
 		return nil, err
 	}
 	rules := set.Rules()
 	conditions := conditionAlerts(rules, cfg)
-	f := &File{Groups: []Group{
+	f := &AlertFile{Groups: []AlertGroup{
 		{Name: "kernosis-conditions", Rules: append(conditions, otherConditions(set, cfg))},
 		{Name: "kernosis-problems", Rules: problemAlerts(rules, conditions, cfg)},
 	}}
 	f.Groups = append(f.Groups, own...)
-	f.Groups = slices.DeleteFunc(f.Groups, func(g Group) bool { return len(g.Rules) == 0 })
+	f.Groups = slices.DeleteFunc(f.Groups, func(g AlertGroup) bool { return len(g.Rules) == 0 })
 	return f, nil
 }
 
@@ -130,7 +130,7 @@ func (k *known) matcher(all []*known) string {
 // while the gauge is 1 for a reason of that severity. A reason shared by several rules has the
 // highest of their severities. With severityWhen a reason has the rule's lowest severity, and a
 // higher one while a problem has it.
-func conditionAlerts(rules []*detector.Rule, cfg Config) []Alert {
+func conditionAlerts(rules []*detector.Rule, cfg AlertConfig) []Alert {
 	type key struct{ condition, reason string }
 	gravest, checked := map[key]*detector.Rule{}, map[key]bool{}
 	docs := map[string]string{} // by condition, in case the most severe rule of a reason has none
@@ -204,7 +204,7 @@ func alertAfter(s problem.Severity) string {
 
 // otherConditions returns the alert for conditions that no rule defines: those from
 // node-problem-detector's files and from problem daemons.
-func otherConditions(set *detector.RuleSet, cfg Config) Alert {
+func otherConditions(set *detector.RuleSet, cfg AlertConfig) Alert {
 	var types []string
 	for _, c := range set.Conditions() {
 		types = append(types, c.Type)
@@ -236,7 +236,7 @@ func often(s problem.Severity) (times int, within string) {
 // of its rules. A reason reported by a problem daemon replaces the rule's: problems of such rules
 // are counted by rule name, with one alert per severity, and so are problems whose severity depends
 // on the event.
-func problemAlerts(rules []*detector.Rule, taken []Alert, cfg Config) []Alert {
+func problemAlerts(rules []*detector.Rule, taken []Alert, cfg AlertConfig) []Alert {
 	by := map[string][]*detector.Rule{}
 	for _, r := range rules {
 		if r.Temporary() {
@@ -277,7 +277,7 @@ func problemAlerts(rules []*detector.Rule, taken []Alert, cfg Config) []Alert {
 // problemAlert returns the alert for problems of one reason. The comparison is >=, because increase()
 // extrapolates to more than was counted. A counter is new if it had no sample within an hour: a single
 // one may be missing after a failed scrape.
-func problemAlert(reason string, s problem.Severity, doc string, cfg Config) Alert {
+func problemAlert(reason string, s problem.Severity, doc string, cfg AlertConfig) Alert {
 	times, within := often(s)
 	expr := fmt.Sprintf("sum without (instance, pod, uid) (increase(problem_counter{reason=%q}[%s])) >= %d", reason, within, times)
 	if times == 1 {
@@ -288,7 +288,7 @@ func problemAlert(reason string, s problem.Severity, doc string, cfg Config) Ale
 
 // problemAlertByRule returns the alert for problems of some rules, whatever their reasons. Unlike
 // problem_counter, their series start with the first occurrence, which increase() does not count.
-func problemAlertByRule(reason string, s problem.Severity, rules []string, doc string, cfg Config) Alert {
+func problemAlertByRule(reason string, s problem.Severity, rules []string, doc string, cfg AlertConfig) Alert {
 	times, within := often(s)
 	series := fmt.Sprintf("kernosis_problem_occurrences_total{rule=~%q, severity=%q}", strings.Join(slices.Sorted(slices.Values(rules)), "|"), s)
 	return Alert{
@@ -299,7 +299,7 @@ func problemAlertByRule(reason string, s problem.Severity, rules []string, doc s
 	}
 }
 
-func (c *Config) ofProblem(reason, within, doc string) map[string]string {
+func (c *AlertConfig) ofProblem(reason, within, doc string) map[string]string {
 	return c.ofNode(
 		"{{ $labels.node }}: "+reason,
 		fmt.Sprintf(`The problem {{ $labels.reason }} occurred {{ $value | printf "%%.0f" }} times within %s on node {{ $labels.node }}.`, within),

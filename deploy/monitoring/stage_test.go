@@ -1,4 +1,4 @@
-package monitoringtest_test
+package monitoring_test
 
 import (
 	"context"
@@ -71,9 +71,9 @@ const check = `{
   "rules": [{"type": "permanent", "condition": "DoorOpen", "reason": "DoorIsOpen", "path": "/bin/false"}]
 }`
 
-// ownRules are a rule whose expression fails, one with too few groups, one that exceeds its rate
+// stageRules are a rule whose expression fails, one with too few groups, one that exceeds its rate
 // limit, and one whose problem ends soon, so that a repair can be seen to have helped.
-const ownRules = `apiVersion: rules.kernosis.io/v1
+const stageRules = `apiVersion: rules.kernosis.io/v1
 conditions:
   KillsHere: {healthyReason: NoKillsHere, healthyMessage: none}
 rules:
@@ -125,7 +125,7 @@ func (s *stage) startAgent() {
 	})
 	s.t.Cleanup(mirror.Close)
 	s.file("app.log", "begins\n")
-	s.file("rules/own.yaml", fmt.Sprintf(ownRules, os.Getpid()))
+	s.file("rules/own.yaml", fmt.Sprintf(stageRules, os.Getpid()))
 	a := agenttest.New(s.t, s.path,
 		"--kubeconfig", s.server.Kubeconfig(s.t, s.server.Admin()), "--node-name", s.node, "--namespace", s.namespace,
 		"--config", s.file("agent.yaml", fmt.Sprintf(agentConfig, s.dir, mirror.Listener.Addr())),

@@ -1,4 +1,4 @@
-package grafana
+package monitoring
 
 // UIDs by which dashboards link to each other.
 const (
@@ -22,7 +22,7 @@ func fleet() *board {
 			graph{kind: bars, title: "Problems by reason", text: "Occurrences of problems, temporary and permanent.", none: "No problem occurred in this range.",
 				queries: one(`sum by (reason) (increase(problem_counter[$__rate_interval])) > 0`, "{{reason}}")},
 			graph{kind: words, title: "Next step", text: "Explain a node or a pod, with causes, evidence and what to do:\n\n```\nkubectl kernosis why node NODE\nkubectl kernosis why pod -n NAMESPACE POD\n```\n\n" +
-				"Click a node in a table to open its dashboard. [How to read the answer](" + docs + "why.md)"},
+				"Click a node in a table to open its dashboard. [How to read the answer](" + Docs + "why.md)"},
 		)},
 		{"Problems by node", fleetProblems(toNode)},
 		{"Agents", fleetAgents()},

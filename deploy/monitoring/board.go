@@ -1,9 +1,30 @@
-package grafana
+package monitoring
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 )
+
+// Dashboards returns the dashboards by file name.
+func Dashboards() (map[string][]byte, error) {
+	out := map[string][]byte{}
+	for name, d := range map[string]*board{
+		"fleet.json": fleet(), "node.json": node(), "probes.json": probes(), "diagnosis.json": diagnosis(), "kernosis.json": kernosis(),
+	} {
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false) // queries contain < and >
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(d.dashboard()); err != nil {
+			return nil, fmt.Errorf("dashboard %s: %w", name, err)
+		}
+		out[name] = b.Bytes()
+	}
+	return out, nil
+}
 
 // board defines a dashboard.
 type board struct {
@@ -111,7 +132,7 @@ func (b *board) dashboard() object {
 			},
 			{
 				"asDropdown": false, "icon": "doc", "includeVars": false, "keepTime": false, "tags": []string{}, "targetBlank": true,
-				"title": "Documentation", "type": "link", "url": docs + "monitoring.md",
+				"title": "Documentation", "type": "link", "url": Docs + "monitoring.md",
 			},
 		},
 	}

@@ -1,4 +1,4 @@
-package alerts_test
+package monitoring_test
 
 import (
 	"bytes"
@@ -14,8 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/kernosis/kernosis/deploy/alerts"
-	"github.com/kernosis/kernosis/deploy/monitoringtest"
+	"github.com/kernosis/kernosis/deploy/monitoring"
 	"github.com/kernosis/kernosis/detector"
 )
 
@@ -24,19 +23,19 @@ var update = flag.Bool("update", false, "write the table of docs/monitoring.md")
 const committed = "deploy/chart/kernosis/files/alerts.yaml"
 
 // shipped returns the committed alerts, without the links that the chart replaces.
-func shipped(t testing.TB) *alerts.File {
+func shipped(t testing.TB) *monitoring.AlertFile {
 	t.Helper()
-	var f alerts.File
-	dec := yaml.NewDecoder(strings.NewReader(monitoringtest.Read(t, committed)))
+	var f monitoring.AlertFile
+	dec := yaml.NewDecoder(strings.NewReader(readFile(t, committed)))
 	dec.KnownFields(true)
 	if err := dec.Decode(&f); err != nil {
 		t.Fatal(err)
 	}
-	each(&f, func(_ string, a *alerts.Alert) { delete(a.Annotations, alerts.DashboardURL) })
+	each(&f, func(_ string, a *monitoring.Alert) { delete(a.Annotations, monitoring.DashboardURL) })
 	return &f
 }
 
-func each(f *alerts.File, do func(group string, a *alerts.Alert)) {
+func each(f *monitoring.AlertFile, do func(group string, a *monitoring.Alert)) {
 	for i := range f.Groups {
 		for j := range f.Groups[i].Rules {
 			do(f.Groups[i].Name, &f.Groups[i].Rules[j])
@@ -47,9 +46,9 @@ func each(f *alerts.File, do func(group string, a *alerts.Alert)) {
 // Each alert has all required fields, uses existing metrics and labels, and links to an existing
 // page.
 func TestAlerts(t *testing.T) {
-	catalog := monitoringtest.Catalog(t)
+	catalog := readCatalog(t)
 	seen := map[string]bool{}
-	each(shipped(t), func(group string, a *alerts.Alert) {
+	each(shipped(t), func(group string, a *monitoring.Alert) {
 		key := a.Alert + " " + a.Labels["severity"]
 		if seen[key] {
 			t.Errorf("%s: twice", key)
@@ -61,7 +60,7 @@ func TestAlerts(t *testing.T) {
 		if !regexp.MustCompile(`^[A-Z][A-Za-z0-9]+$`).MatchString(a.Alert) || !strings.HasPrefix(group, "kernosis-") {
 			t.Errorf("group %s, alert %s", group, a.Alert)
 		}
-		labels := monitoringtest.CheckUses(t, catalog, a.Alert, a.Expr)
+		labels := checkUses(t, catalog, a.Alert, a.Expr)
 		if regexp.MustCompile(`[\w}] offset`).MatchString(a.Expr) {
 			t.Errorf("%s: a single earlier sample may be missing after a failed scrape: %s", a.Alert, a.Expr)
 		}
@@ -76,12 +75,12 @@ func TestAlerts(t *testing.T) {
 				}
 			}
 		}
-		page, ok := strings.CutPrefix(a.Annotations["runbook_url"], alerts.DefaultRunbookBase)
+		page, ok := strings.CutPrefix(a.Annotations["runbook_url"], monitoring.Docs)
 		if !ok {
 			t.Errorf("%s: runbook_url %q", a.Alert, a.Annotations["runbook_url"])
 			return
 		}
-		text := monitoringtest.Read(t, "docs/"+page)
+		text := readFile(t, "docs/"+page)
 		if !strings.HasPrefix(text, "# "+strings.TrimSuffix(filepath.Base(page), ".md")+"\n") {
 			t.Errorf("docs/%s has another title", page)
 		}
@@ -90,7 +89,7 @@ func TestAlerts(t *testing.T) {
 
 // promtool accepts the file without warnings.
 func TestPromtoolReadsTheFile(t *testing.T) {
-	promtool := monitoringtest.Program(t, "promtool")
+	promtool := program(t, "promtool")
 	out, err := exec.CommandContext(t.Context(), promtool, "check", "rules", "--lint=all", "--lint-fatal", filepath.Join("../..", committed)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -104,9 +103,9 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := func(cfg alerts.Config) []byte {
+	text := func(cfg monitoring.AlertConfig) []byte {
 		t.Helper()
-		f, err := alerts.Of(set, cfg)
+		f, err := monitoring.AlertsOf(set, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +115,7 @@ func TestConfig(t *testing.T) {
 		}
 		return b
 	}
-	cfg := alerts.Config{RunbookBase: "https://wiki.example/kernosis", AgentJob: `a"b\d`, ControllerJob: "c"}
+	cfg := monitoring.AlertConfig{RunbookBase: "https://wiki.example/kernosis", AgentJob: `a"b\d`, ControllerJob: "c"}
 	first := text(cfg)
 	if !bytes.Equal(first, text(cfg)) {
 		t.Error("the same rules give another text")
@@ -126,7 +125,7 @@ func TestConfig(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	if none := text(alerts.Config{}); bytes.Contains(none, []byte("runbook_url")) || bytes.Contains(none, []byte("dashboard_url")) {
+	if none := text(monitoring.AlertConfig{}); bytes.Contains(none, []byte("runbook_url")) || bytes.Contains(none, []byte("dashboard_url")) {
 		t.Error("a link without a base")
 	}
 }
@@ -138,18 +137,18 @@ func TestDashboardLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := alerts.Of(set, alerts.Config{DashboardBase: "https://grafana.example/"})
+	f, err := monitoring.AlertsOf(set, monitoring.AlertConfig{DashboardBase: "https://grafana.example/"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	variables := map[string][]string{}
-	for _, d := range monitoringtest.Dashboards(t) {
+	for _, d := range readDashboards(t) {
 		for _, v := range d.Templating.List {
 			variables[d.UID] = append(variables[d.UID], v.Name)
 		}
 	}
 	of := map[string]string{}
-	each(f, func(_ string, a *alerts.Alert) {
+	each(f, func(_ string, a *monitoring.Alert) {
 		m := regexp.MustCompile(`^https://grafana\.example/d/([a-z-]+)(.*)$`).FindStringSubmatch(a.Annotations["dashboard_url"])
 		if m == nil || variables[m[1]] == nil {
 			t.Fatalf("%s: dashboard_url %q", a.Alert, a.Annotations["dashboard_url"])
@@ -195,7 +194,7 @@ rules:
 `
 
 // ofOwnRules returns the alerts on [ownRules].
-func ofOwnRules(t *testing.T) *alerts.File {
+func ofOwnRules(t *testing.T) *monitoring.AlertFile {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "r.yaml"), ownRules)
@@ -203,7 +202,7 @@ func ofOwnRules(t *testing.T) *alerts.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := alerts.Of(set, alerts.Config{RunbookBase: "b"})
+	f, err := monitoring.AlertsOf(set, monitoring.AlertConfig{RunbookBase: "b"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +212,7 @@ func ofOwnRules(t *testing.T) *alerts.File {
 // The fields of rules determine their alerts.
 func TestAlertsOfRules(t *testing.T) {
 	f := ofOwnRules(t)
-	got := map[string]alerts.Alert{}
+	got := map[string]monitoring.Alert{}
 	for _, g := range f.Groups[:2] {
 		for _, a := range g.Rules {
 			got[a.Alert+" "+a.Labels["severity"]] = a
@@ -254,7 +253,7 @@ func counted(selector string, often int) string {
 // TestAlertTable compares the table in docs/monitoring.md with the file.
 func TestAlertTable(t *testing.T) {
 	const end = "<!-- end of alerts -->"
-	page := monitoringtest.Read(t, "docs/monitoring.md")
+	page := readFile(t, "docs/monitoring.md")
 	head, rest, begun := strings.Cut(page, "<!-- alerts")
 	mark, rest, marked := strings.Cut(rest, "-->\n")
 	_, tail, ended := strings.Cut(rest, end)
@@ -263,13 +262,13 @@ func TestAlertTable(t *testing.T) {
 	}
 	var b strings.Builder
 	b.WriteString("| alert | severity | after |\n|---|---|---|\n")
-	each(shipped(t), func(_ string, a *alerts.Alert) {
-		page := strings.TrimPrefix(a.Annotations["runbook_url"], alerts.DefaultRunbookBase)
+	each(shipped(t), func(_ string, a *monitoring.Alert) {
+		page := strings.TrimPrefix(a.Annotations["runbook_url"], monitoring.Docs)
 		b.WriteString("| [" + a.Alert + "](" + page + ") | " + a.Labels["severity"] + " | " + a.For + " |\n")
 	})
 	want := head + "<!-- alerts" + mark + "-->\n" + b.String() + end + tail
 	if *update {
-		if err := os.WriteFile(filepath.Join(monitoringtest.Root(t), "docs/monitoring.md"), []byte(want), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(rootFolder(t), "docs/monitoring.md"), []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if want != page {
