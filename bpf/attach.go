@@ -11,8 +11,7 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// attachHooks attaches every hook that is not on demand. It prefers links that an earlier run left
-// pinned.
+// attachHooks attaches every hook that is not on demand. It prefers pinned links of an earlier run.
 func (l *Loaded) attachHooks() error {
 	pinned := map[string]map[string]string{}
 	if l.dir != "" {
@@ -114,8 +113,7 @@ func (l *Loaded) attachBetter(h hook, than int) bool {
 }
 
 // checkAdopted returns an error if a pinned link can't be used: its program uses other maps than
-// this process (a run was killed while it unpinned), or it is attached to a part of the cgroups
-// only.
+// this process (a run was killed while it unpinned), or it is attached to some cgroups only.
 func (l *Loaded) checkAdopted(lk link.Link, prog *ebpf.Program, name string) error {
 	info, err := lk.Info()
 	if err != nil {
@@ -262,8 +260,7 @@ func (l *Loaded) report(h hook, v variant, s State, err error, pinned bool) {
 	l.reports = append(l.reports, r)
 }
 
-// AttachAll attaches every on-demand hook, to find out what is possible. The reports list what
-// can't be attached.
+// AttachAll attaches every on-demand hook, to find out what is possible: see the reports.
 func (l *Loaded) AttachAll() {
 	for _, h := range l.stem.hooks {
 		if h.onDemand {
@@ -298,8 +295,7 @@ func (l *Loaded) Detach(hookName string) error {
 	delete(l.links, hookName)
 	l.dropReports(hookName)
 	l.report(h, h.variants[0], OnDemand, nil, false)
-	// Unpin is a no-op for a link that is not pinned. It is not supported where links don't exist:
-	// kprobes before 5.15.
+	// Unpin is a no-op for a link that is not pinned, and not supported for kprobes before 5.15.
 	err = lk.Unpin()
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		err = nil

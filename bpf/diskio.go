@@ -14,8 +14,7 @@ import (
 const StemDiskIO = "diskio"
 
 // HookDiskIOBio is the on-demand hook of [StemDiskIO] for bio-based devices (dm, md, NVMe with
-// several paths, zram). It runs for each of their bios, so attach it only while there are such
-// devices.
+// several paths, zram). It runs for each of their bios, so attach it only while such exist.
 const HookDiskIOBio = "bio"
 
 func diskio() Stem {
@@ -62,8 +61,8 @@ func requestErrorIsStatus(k *Kernel) (bool, error) {
 	return ok && t.Name == "blk_status_t", nil
 }
 
-// quietBit returns the bit of requests whose errors must not be reported. The kernel's own
-// block_rq_error omits those.
+// quietBit returns the bit of requests whose errors are not reported: the kernel's block_rq_error
+// omits those.
 func quietBit(k *Kernel) (uint32, error) {
 	if _, ok := k.TracepointArgs("block_rq_error"); !ok {
 		return 11, nil // from v4.10 to v6.11
@@ -96,12 +95,10 @@ const (
 	DiskOpWrite       = 1
 	DiskOpFlush       = 2
 	DiskOpDiscard     = 3
-	DiskOpSecureErase = 5
 	DiskOpWriteZeroes = 9
 )
 
-// DiskIO is struct kn_diskio. Dev and Disk are the kernel's own dev_t: 12 bits
-// major, 20 bits minor.
+// DiskIO is struct kn_diskio. Dev and Disk are the kernel's dev_t: 12 bits major, 20 bits minor.
 type DiskIO struct {
 	_        structs.HostLayout
 	H        Header
@@ -201,8 +198,7 @@ func (l *Loaded) UnrecordedDiskErrors(now time.Duration) ([]DiskErrors, error) {
 		return out, nil
 	}
 	for i := range old {
-		// Reported first: if the agent is killed in between, the errors are reported twice rather
-		// than never.
+		// Reported first: if the agent is killed in between, errors are reported twice, not never.
 		for _, m := range []string{mapStormsReported, mapStorms} {
 			if err := l.maps[m].Delete(&old[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 				return out, fmt.Errorf("delete a kind of disk errors: %w", err)

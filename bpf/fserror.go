@@ -47,8 +47,7 @@ const (
 	FSErrorShutdown = 2
 )
 
-// FSError is struct kn_fserror. Dev is the kernel's own dev_t: 12 bits major,
-// 20 bits minor.
+// FSError is struct kn_fserror. Dev is the kernel's own dev_t: 12 bits major, 20 bits minor.
 type FSError struct {
 	_             structs.HostLayout
 	H             Header

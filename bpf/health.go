@@ -66,8 +66,7 @@ func (l *Loaded) Skips() ([]Skips, error) {
 	return all, nil
 }
 
-// Skipped returns how many runs of the stem's programs the kernel skipped since they were loaded,
-// except harmless ones.
+// Skipped returns how many runs of the stem's programs the kernel skipped, except harmless ones.
 func (l *Loaded) Skipped() (sum uint64, err error) {
 	all, err := l.Skips()
 	for _, s := range all {
@@ -109,9 +108,8 @@ func (l *Loaded) Losses() (Losses, error) {
 	return out, nil
 }
 
-// unreported returns how much of a total is not reported yet. The reported count may be negative,
-// by what other builds lost. It may exceed the total: while a hook is detached, its program may
-// count as harmless.
+// unreported returns how much of a total is not reported yet. The reported count may be negative
+// (losses of other builds) or exceed the total (while a hook is detached, its program is harmless).
 func unreported(total, reported uint64) uint64 {
 	if n := total - reported; n <= math.MaxInt64 {
 		return n
@@ -180,8 +178,7 @@ func noteLost(m *ebpf.Map, i uint32, total uint64) error {
 // CheckLinks verifies that the kernel still has every link of the stem.
 func (l *Loaded) CheckLinks() error {
 	for hook, lk := range l.links {
-		// Before 5.15 a kprobe's link is a file of this process, which nobody can detach and which
-		// has no link info.
+		// Before 5.15 a kprobe's link is a process' file: nobody can detach it, and it has no info.
 		if _, err := lk.Info(); err != nil && !errors.Is(err, ebpf.ErrNotSupported) {
 			return fmt.Errorf("%s: hook %s is detached: %w", l.Stem, hook, err)
 		}

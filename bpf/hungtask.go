@@ -44,9 +44,8 @@ func hungtask() Stem {
 	}
 }
 
-// kernelHZ returns CONFIG_HZ. The resolution of the coarse clocks is exactly one tick
-// (KTIME_LOW_RES is TICK_NSEC) on every architecture, whereas the kernel configuration often can't
-// be read.
+// kernelHZ returns CONFIG_HZ, which often can't be read itself. The resolution of the coarse clocks
+// is exactly one tick (KTIME_LOW_RES is TICK_NSEC) on every architecture.
 func kernelHZ() (uint64, error) {
 	var res unix.Timespec
 	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &res); err != nil {
@@ -153,12 +152,11 @@ type hungTaskSettings struct {
 	Pad             [3]uint16
 }
 
-// ErrChildPIDNamespace: this process is not in the initial pid namespace, so the kernel shows it
-// only some of the tasks.
+// ErrChildPIDNamespace: this process is not in the initial pid namespace, and sees only some tasks.
 var ErrChildPIDNamespace = errors.New("not in the initial pid namespace (hostPID)")
 
-// TaskWalk runs the stem's poll_tasks program over all tasks. Use it from one goroutine, while the
-// [Loaded] it came from is open.
+// TaskWalk runs the stem's poll_tasks program over all tasks. It is for one goroutine, while its
+// [Loaded] is open.
 type TaskWalk struct {
 	program  *ebpf.Program
 	blocked  *ebpf.Map
@@ -191,8 +189,7 @@ func NewTaskWalk(l *Loaded) (*TaskWalk, error) {
 	return w, nil
 }
 
-// The initial pid namespace has this inode number on every kernel since 3.8
-// (PROC_PID_INIT_INO).
+// The initial pid namespace has this inode number on every kernel since 3.8 (PROC_PID_INIT_INO).
 const initialPIDNamespace = 0xEFFFFFFC
 
 func inInitialPIDNamespace() error {
@@ -254,11 +251,9 @@ type Asleep struct {
 }
 
 // Sweep deletes the sleeps of tasks that the last Run did not meet: they have exited. It calls
-// exited for each of them that had been reported, and then [Loaded.Settled]; the argument is valid
-// during the call only.
+// exited for each of them that had been reported, and then [Loaded.Settled].
 func (w *TaskWalk) Sweep(exited func(*HungTaskSleep)) (left Asleep, err error) {
-	// Entries that khungtaskd adds meanwhile can make the iteration restart and abort; the next walk
-	// reads the map again.
+	// Entries that khungtaskd adds meanwhile can abort the iteration; the next walk reads again.
 	if w.sleeps, err = contents[uint32, HungTaskSleep](w.blocked); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
 		return left, fmt.Errorf("read sleeping tasks: %w", err)
 	}
@@ -279,8 +274,7 @@ func (w *TaskWalk) Sweep(exited func(*HungTaskSleep)) (left Asleep, err error) {
 		}
 	}
 	if reported {
-		// Before deleting: if the agent is killed in between, exits are reported twice rather than
-		// never.
+		// Before deleting: if the agent is killed in between, exits are reported twice, not never.
 		w.settled()
 	}
 	for _, tid := range gone {
@@ -291,8 +285,7 @@ func (w *TaskWalk) Sweep(exited func(*HungTaskSleep)) (left Asleep, err error) {
 	return left, nil
 }
 
-// Hung returns the hangs that still last, as of the last Sweep. They are reported, or their records
-// are in the ring.
+// Hung returns the hangs that last, as of the last Sweep: reported, or with a record in the ring.
 func (w *TaskWalk) Hung() iter.Seq[*HungTaskSleep] {
 	return func(yield func(*HungTaskSleep) bool) {
 		for _, s := range w.sleeps {

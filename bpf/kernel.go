@@ -15,12 +15,10 @@ type Kernel struct {
 	types *btf.Cache
 }
 
-// ErrNoBTF: the kernel has no type information (CONFIG_DEBUG_INFO_BTF), so no
-// CO-RE program can be loaded.
+// ErrNoBTF: the kernel has no type information (CONFIG_DEBUG_INFO_BTF), so no CO-RE program loads.
 var ErrNoBTF = errors.New("kernel has no BTF (/sys/kernel/btf/vmlinux, CONFIG_DEBUG_INFO_BTF)")
 
-// OpenKernel loads the kernel's BTF. The error wraps [ErrNoBTF] where there is
-// none.
+// OpenKernel loads the kernel's BTF. The error wraps [ErrNoBTF] where there is none.
 func OpenKernel() (*Kernel, error) {
 	k := &Kernel{types: btf.NewCache()}
 	if _, err := k.types.Kernel(); err != nil {
@@ -54,8 +52,7 @@ func (k *Kernel) typeByName(name string, t any) error {
 }
 
 // TracepointArgs returns the types of the arguments that a tracepoint passes to its programs. ok is
-// false if the tracepoint is not in BTF: the kernel or the module lacks it, or the module has no
-// BTF (5.10).
+// false if it is not in BTF: the kernel or the module lacks it, or the module has no BTF (5.10).
 func (k *Kernel) TracepointArgs(name string) (args []btf.FuncParam, ok bool) {
 	var def *btf.Typedef
 	if err := k.typeByName("btf_trace_"+name, &def); err != nil {

@@ -37,9 +37,8 @@ func oomkill() Stem {
 
 // OOM scopes (enum kn_oom_scope).
 const (
-	OOMScopeUnknown = 0
-	OOMScopeMemcg   = 1
-	OOMScopeGlobal  = 2
+	OOMScopeMemcg  = 1
+	OOMScopeGlobal = 2
 )
 
 // OOMNoLimit is the value of OOMKill.Limit when no limiting group was found.

@@ -53,8 +53,7 @@ type Loaded struct {
 // build: no fault is missed in between or recorded twice. pins may be nil.
 //
 // Open fails if no variant of a required hook works; the error contains the reason for each
-// variant. Even then [Loaded.Reports] of the returned value is valid, and Close must be called on
-// it.
+// variant. Even then [Loaded.Reports] is valid, and Close must be called.
 func Open(stem Stem, kernel *Kernel, pins *PinRoot) (*Loaded, error) {
 	l := &Loaded{
 		Stem: stem.Name, stem: stem, kernel: kernel,
@@ -196,8 +195,7 @@ func (l *Loaded) openPins(pins *PinRoot) (others []string, err error) {
 	return others, nil
 }
 
-// missesMaps reports whether any map is not pinned: state for shared maps, ring for those of the
-// ring.
+// missesMaps reports whether a map is not pinned: state for shared maps, ring for the ring's.
 func (l *Loaded) missesMaps() (state, ring bool) {
 	for name := range l.spec.Maps {
 		if _, err := os.Stat(l.mapPin(name)); err == nil || isConstants(name) {
@@ -331,8 +329,7 @@ func (l *Loaded) keepProgram(name string, p *ebpf.Program) {
 	l.programs[name] = p
 }
 
-// Reports returns the outcome of each variant, in order of preference. It is safe for concurrent
-// use.
+// Reports returns the outcome of each variant, best first. It is safe for concurrent use.
 func (l *Loaded) Reports() []VariantReport {
 	l.reportsMu.Lock()
 	defer l.reportsMu.Unlock()

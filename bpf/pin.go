@@ -130,8 +130,7 @@ func (r *PinRoot) staleStates(stem, layout string) ([]string, error) {
 
 const statePrefix = "state_"
 
-// setAside renames a stem's folder and returns the new one, whose name keeps the prefix. It returns
-// "" if nothing is pinned there.
+// setAside renames a stem's folder, keeping the prefix, and returns it; "" if nothing is pinned.
 func (r *PinRoot) setAside(stem, prefix, name string) (string, error) {
 	if pinned, err := r.list(stem, prefix+name); len(pinned) == 0 {
 		return "", err
@@ -190,8 +189,7 @@ func isBPFFS(dir string) (bool, error) {
 	return st.Type == unix.BPF_FS_MAGIC, nil
 }
 
-// ensureBPFFS mounts a BPF filesystem if there is none, as other users of pinned objects (systemd,
-// cilium) do.
+// ensureBPFFS mounts a BPF filesystem if there is none, as systemd and cilium do.
 func ensureBPFFS(dir string) error {
 	if is, err := isBPFFS(dir); is || err != nil {
 		return err

@@ -14,8 +14,7 @@ import (
 // State is the outcome of one variant.
 type State string
 
-// Variant states. Absent and Forbidden are conclusive; Failed is not, so the attempt may be
-// retried.
+// Variant states. Absent and Forbidden are conclusive; Failed is not, so it may be retried.
 const (
 	Attached  State = "attached"
 	Adopted   State = "adopted"   // attached by an earlier run already

@@ -62,13 +62,11 @@ func OpenRing(m *ebpf.Map) (*Ring, error) {
 func (r *Ring) consumed() *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&r.consumer[0])) }
 func (r *Ring) produced() *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&r.producer[0])) }
 
-// Next returns the next record, or nil when there is none yet. The record is
-// valid until [Ring.Commit].
+// Next returns the next record, valid until [Ring.Commit], or nil when there is none yet.
 func (r *Ring) Next() []byte {
 	for r.next < r.produced().Load() {
 		off := r.next & r.mask
-		// The kernel clears the busy bit, with release order, when the
-		// program has finished writing.
+		// The kernel clears the busy bit, with release order, after the program's last write.
 		word := (*atomic.Uint32)(unsafe.Pointer(&r.data[off])).Load()
 		if word&ringBusy != 0 {
 			return nil
@@ -104,8 +102,7 @@ func (r *Ring) Commit() {
 // Pending returns how many bytes are unread.
 func (r *Ring) Pending() uint64 { return r.produced().Load() - r.next }
 
-// Close unmaps the buffer; records not committed stay in it. It may be called
-// more than once.
+// Close unmaps the buffer; records not committed stay in it. It may be called more than once.
 func (r *Ring) Close() error {
 	var errs []error
 	for _, m := range []*[]byte{&r.consumer, &r.producer} {

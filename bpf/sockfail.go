@@ -42,9 +42,8 @@ func sockfail() Stem {
 			{name: "reset", variants: []variant{
 				{program: SockfailProgResetRaw, attach: rawTracepoint("tcp_receive_reset")},
 			}},
-			// These run for every dropped packet or every connect(). What resend reports early is
-			// also reported at the connection's end; what return4 and return6 report is also found
-			// by the sweep.
+			// These run for every dropped packet or connect(). What resend reports early is also
+			// reported at the connection's end; the sweep finds what return4 and return6 report.
 			{name: "resend", optional: true, onDemand: true, adds: true, variants: []variant{
 				{program: SockfailProgResendRaw, attach: rawTracepoint("tcp_retransmit_skb")},
 			}},

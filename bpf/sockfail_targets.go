@@ -23,8 +23,7 @@ type SockTargetKey struct {
 	Pad   uint16
 }
 
-// SockTargetAnySide is the NetNS of keys that match packets, in whatever network namespace these
-// are seen.
+// SockTargetAnySide is the NetNS of keys that match packets seen in any network namespace.
 const SockTargetAnySide = ^uint32(0)
 
 // SockTargetCanary is the ID of the agent's own target, the same in all runs.
@@ -37,8 +36,7 @@ type SockTarget struct {
 	ID uint32
 	// SlowMS is the time in milliseconds after which an incomplete answer is slow; 0: never.
 	SlowMS uint32
-	// Openers has bit i set if SlowMS applies only to connections of processes with the i-th name;
-	// 0: to all.
+	// Openers has bit i set if SlowMS applies to connections of processes with name i; 0: all.
 	Openers uint32
 	Pad     uint32
 }
@@ -58,8 +56,7 @@ type SockConfig struct {
 	Ports         [1 << 16 / 64]uint64
 }
 
-// SockTargetLabel is struct target_label: data of a target that the programs don't need, kept for
-// the next agent.
+// SockTargetLabel is struct target_label: data of a target that only the next agent needs.
 type SockTargetLabel struct {
 	_           structs.HostLayout
 	TargetNetNS uint32
@@ -337,8 +334,7 @@ func watchedIn(pin string, netns uint32, addr netip.AddrPort) (bool, error) {
 	return false, nil
 }
 
-// SockOutcome is struct target_outcome: counts of the connections to a target that have ended, and
-// data of the latest of them.
+// SockOutcome is struct target_outcome: counts of a target's ended connections, and the latest.
 type SockOutcome struct {
 	_         structs.HostLayout
 	Succeeded uint64
@@ -349,8 +345,7 @@ type SockOutcome struct {
 	Pad       uint32
 }
 
-// SockOutcomes reads outcomes by target ID. It is safe for concurrent use, also while its stem runs
-// or is closed.
+// SockOutcomes reads outcomes by target ID. Concurrent use is safe, also when its stem is closed.
 type SockOutcomes struct {
 	m *ebpf.Map
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Stem is the blueprint of one fault family: an object and how its programs are attached. [Open]
-// loads it.
+// Stem is the blueprint of a fault family for [Open]: an object and how its programs are attached.
 type Stem struct {
 	Name string
 
@@ -29,11 +28,9 @@ type Stem struct {
 	// builds' programs are attached, the one that runs first handles the fault for both. So what
 	// began before an upgrade continues after it, and is recorded once.
 	shares bool
-	// demands reports whether the state of an earlier run requires on-demand hooks at once; nil:
-	// they are never required.
+	// demands reports whether an earlier run's state requires on-demand hooks at once; nil: never.
 	demands func(*Loaded) (bool, error)
-	// takeCounts takes over what another build counted, from its pin folder; nil: the stem counts
-	// only lost records.
+	// takeCounts takes over another build's counts, from its pin folder; nil: it has only losses.
 	takeCounts func(l *Loaded, dir string) error
 }
 
@@ -44,8 +41,7 @@ type hook struct {
 	// onDemand: attached by Loaded.Attach only. If it is not optional, Open tries it once.
 	onDemand bool
 	variants []variant
-	// adds: its programs only add to what other hooks report, or report it sooner: skipped runs
-	// lose no record.
+	// adds: its programs only add to other hooks' reports, or report sooner: skips lose nothing.
 	adds bool
 }
 
@@ -66,8 +62,7 @@ func rawTracepoint(name string) attacher {
 	}
 }
 
-// tracing attaches tp_btf, fentry and fexit programs: the target is part of
-// the program.
+// tracing attaches tp_btf, fentry and fexit programs: the target is part of the program.
 func tracing() attacher {
 	return func(p *ebpf.Program) (link.Link, error) {
 		return link.AttachTracing(link.TracingOptions{Program: p})
@@ -89,8 +84,7 @@ func Stems() []Stem {
 	return []Stem{oomkill(), hungtask(), sockfail(), diskio(), fserror()}
 }
 
-// id identifies the layout of the maps, the object and the wire version: pins under another id were
-// made by another build.
+// id identifies the maps' layout, the object and the wire version: another id is another build's.
 func (s *Stem) id(layout string) string {
 	return layout + "-" + digest([]byte{WireVersion}, s.object)
 }

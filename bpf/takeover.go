@@ -28,8 +28,7 @@ type foreignRing struct {
 	*Ring
 	m *ebpf.Map
 	// Records are read if their boot time is in [from, until): others are in another ring too. All
-	// are read if both builds' programs share their state, because then each fault is in only one
-	// of the rings.
+	// are read if both builds share their state: then each fault is in one of the rings.
 	from, until uint64
 }
 
@@ -37,9 +36,8 @@ type foreignRing struct {
 // attached and record the same faults, so its records are read only once it has taken over.
 const notYet = math.MaxUint64
 
-// takeOver detaches other builds' programs after this build's are attached. If it is interrupted at
-// any point, the next run completes it: the cut is stored before links are removed, and both before
-// any records.
+// takeOver detaches other builds' programs after this build's are attached. If it is interrupted,
+// the next run completes it: the cut is stored before links are removed, both before records.
 func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 	p := &predecessor{}
 	layout, err := l.stem.layout(l.spec)
@@ -115,8 +113,7 @@ func (l *Loaded) storeCut(needed bool) (uint64, error) {
 	return cut, nil
 }
 
-// cutOf returns the boot time from which on the records in a pin folder are read; 0: all are;
-// [notYet]: none are.
+// cutOf returns the boot time from which a pin folder's records are read; 0: all; [notYet]: none.
 func (l *Loaded) cutOf(dir string) uint64 {
 	lost, err := l.foreignMap(dir, mapLost)
 	if err != nil {

@@ -113,8 +113,7 @@ type Record interface {
 	Header | Canary | OOMKill | HungTask | HungTaskResumed | SockFail | DiskIO | FSError
 }
 
-// View reads a raw record in place: the result aliases raw. It returns [ErrMalformed] if raw is too
-// short or not aligned.
+// View returns raw as a record, aliased, or [ErrMalformed] if raw is too short or not aligned.
 func View[R Record](raw []byte) (*R, error) {
 	var zero R
 	if len(raw) < int(unsafe.Sizeof(zero)) {

@@ -7,8 +7,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// maxComm bounds a thread's name: the kernel keeps 15 bytes, but escaping hostile ones makes them
-// longer.
+// maxComm bounds a thread's name: the kernel keeps 15 bytes, and escaping makes some longer.
 const maxComm = 64
 
 // attribution resolves captured cgroup chains to owners. It must be used by one goroutine.
@@ -51,8 +50,7 @@ func (a *attribution) set(ev *event.Event, owner *hostfs.Attributed) {
 	ev.Cgroup, ev.Container, ev.Unit = &owner.Cgroup, owner.Container, owner.Unit
 }
 
-// texts caches the texts of recent keys, so that a repeated one is not allocated again. It must be
-// used by one goroutine.
+// texts caches the texts of recent keys, to allocate none twice. It must be used by one goroutine.
 type texts[K comparable] map[K]string
 
 // of returns the text of a key. The cache is emptied when it has limit texts.

@@ -17,9 +17,8 @@ type canaryState struct {
 	err    error // of sending it, or of a missing link
 }
 
-// canaryEvery is how often the path kernel → ring → engine is tested; canaryPatience is how long a
-// canary may take before the path counts as broken. On a loaded machine the reader may wait a
-// second for a CPU.
+// canaryEvery is how often the path kernel → ring → engine is tested, canaryPatience how long a
+// canary may take: on a loaded machine the reader may wait a second for a CPU.
 const (
 	canaryEvery    = 10 * time.Second
 	canaryPatience = 5 * time.Second

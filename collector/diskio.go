@@ -45,8 +45,7 @@ type lastDiskError struct {
 	lower  string // name of the lower device that failed
 }
 
-// maxLast bounds the records kept, of 750 bytes each. It equals the number of kinds of errors that
-// the BPF side counts.
+// maxLast bounds the records kept, of 750 bytes each, to as many kinds as the BPF side counts.
 const maxLast = 256
 
 // onDemandHooks is the part of [bpf.Loaded] that attaches and detaches.
@@ -91,8 +90,7 @@ func (d *diskIO) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error
 		return false, err
 	}
 	if r.Flags&bpf.DiskIOBio != 0 && d.lower.of(r.Disk, r.H.BootNS) == "" {
-		// In a storm the errors of lower devices are only counted. If the counts can't be read, end
-		// reports the error.
+		// In a storm errors of lower devices are only counted; end reports if that can't be read.
 		storms, _ := d.storm.UnrecordedDiskErrors(hostfs.BootTime())
 		d.noteStorms(storms, r.H.BootNS)
 	}
@@ -155,8 +153,7 @@ func (d *diskIO) note(r *bpf.DiskIO, device *event.Device) {
 	d.lower.note(dev, disk, r.H.BootNS, device.Name)
 }
 
-// noteStorms records errors that are only counted. They are at most some seconds old; boot is taken
-// as their time.
+// noteStorms records errors that are only counted, as of boot: they are at most some seconds old.
 func (d *diskIO) noteStorms(storms []bpf.DiskErrors, boot uint64) {
 	for i := range storms {
 		r := storms[i].Kind.Record()
@@ -166,8 +163,7 @@ func (d *diskIO) noteStorms(storms []bpf.DiskErrors, boot uint64) {
 	}
 }
 
-// name returns the device. If the device is gone, which is when disks fail, it uses the kernel's
-// name of the disk.
+// name returns the device, with the kernel's name of the disk if it is gone, as failed disks are.
 func (d *diskIO) name(r *bpf.DiskIO) event.Device {
 	if r.Dev == 0 {
 		return d.hidden(r)
@@ -201,14 +197,13 @@ func isDisk(r *bpf.DiskIO, dev *event.Device) bool {
 	return string(bpf.CString(r.DiskName[:])) == known || diskName(r) == known
 }
 
-// diskName returns the kernel's name of a record's disk in the form that [hostfs.Devices] uses:
-// sysfs replaces slashes.
+// diskName returns the name of a record's disk in the form that [hostfs.Devices] uses: sysfs
+// replaces slashes.
 func diskName(r *bpf.DiskIO) string {
 	return display.Safe(strings.ReplaceAll(string(bpf.CString(r.DiskName[:])), "!", "/"), 64)
 }
 
-// isNumber reports whether a name is only a number such as "259:3", not the kernel's name of a
-// disk.
+// isNumber reports whether a name is a number such as "259:3", not the kernel's name of a disk.
 func isNumber(name string) bool { return strings.IndexByte(name, ':') >= 0 }
 
 // hidden returns the visible disk of a path of a multipath NVMe disk: the path has no device
@@ -272,16 +267,15 @@ func (d *diskIO) end(emit func(*event.Event)) error {
 	return err
 }
 
-// bioEvery is how often to look for bio-based devices: a new volume is unlikely to fail at once,
-// and a check is one readdir.
+// bioEvery is how often to look for bio-based devices: a check is one readdir, and new volumes
+// seldom fail.
 const bioEvery = 10 * time.Second
 
 func (d *diskIO) poll(_ context.Context, _ time.Time, emit func(*event.Event)) (time.Duration, error) {
 	return bioEvery, errors.Join(d.end(emit), d.lookForBios())
 }
 
-// lookForBios attaches the hook for bio-based devices while there are any, and detaches it
-// otherwise.
+// lookForBios attaches the hook for bio-based devices while there are any, else detaches it.
 func (d *diskIO) lookForBios() error {
 	devices, err := d.env.fs.BioBased()
 	if err != nil {

@@ -33,8 +33,7 @@ type lowerDevices struct {
 
 const (
 	// lowerWithin is the maximum time from a lower error to the volume's error. An error passes up
-	// within microseconds, but the volume may first try another device (RAID), which then fails as
-	// well.
+	// within microseconds, but a RAID may first try another device, which fails as well.
 	lowerWithin = time.Second
 	// lowerFresh is how long a volume's devices are cached: its table may change, but a flood of
 	// errors must not read sysfs each time.

@@ -42,11 +42,9 @@ const (
 	// diskStallEvery is how often devices are checked. A check costs about 10 µs per device.
 	diskStallEvery = 2 * time.Second
 	// diskStallAfter is how long a device may complete nothing. A disk that spins up, or collects
-	// garbage after a flush, takes some seconds; the kernel's own command timeout is 30 s (SCSI and
-	// NVMe).
+	// garbage after a flush, takes some seconds; the kernel's command timeout (SCSI, NVMe) is 30 s.
 	diskStallAfter = 10 * time.Second
-	// maxDisks bounds the devices checked: a node with a thousand volumes on several paths each has
-	// as many.
+	// maxDisks bounds the devices checked: a thousand volumes on several paths each are as many.
 	maxDisks = 4096
 	// maxDiskMounts bounds the mounts reported for a disk, like those of a device.
 	maxDiskMounts = 8

@@ -15,8 +15,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// environment is what the sources share. Its parts are safe for concurrent use and do not change
-// after the start.
+// environment is what the sources share: safe for concurrent use, and unchanged after the start.
 type environment struct {
 	cfg        Config
 	log        *slog.Logger
@@ -37,8 +36,7 @@ type environment struct {
 	fsError func(dev uint32, at event.Moment, ends bool)
 }
 
-// attributed is how many cgroups are cached: a node has some hundred containers, and their cgroups
-// come and go.
+// attributed is how many cgroups are cached: a node has hundreds of containers, which come and go.
 const attributed = 4096
 
 func newEnvironment(cfg Config, log *slog.Logger) *environment {

@@ -65,8 +65,7 @@ func endsWriting(what uint32, d *event.FSErrorData) bool {
 	return what == bpf.FSErrorShutdown || d.FSType == "ext4" && d.Function == hostfs.Ext4AbortedIn
 }
 
-// maxFunctions bounds the memory of function names: a kernel that is not hostile reports a few
-// dozen.
+// maxFunctions bounds the memory of function names: a kernel reports a few dozen.
 const maxFunctions = 256
 
 // function returns where the kernel detected the error: a function for ext4, a file for xfs.
@@ -118,10 +117,8 @@ func (f *fsError) attach(loaded []string) error {
 // parseFilesystems returns the types in the text of /proc/filesystems.
 func parseFilesystems(text string) []string {
 	var types []string
-	for line := range strings.Lines(text) {
-		// "nodev\tproc", "\text4"
-		_, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
-		if ok && name != "" {
+	for line := range strings.Lines(text) { // "nodev\tproc", "\text4"
+		if _, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t"); name != "" {
 			types = append(types, name)
 		}
 	}

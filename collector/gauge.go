@@ -102,8 +102,7 @@ func (g *gaugeSource) memory() (used, total uint64, err error) {
 	return total - available, total, nil
 }
 
-// files reads fs.file-nr: "1984   0       9223372036854775807". The second number is always 0 since
-// Linux 2.6.
+// files reads fs.file-nr: "1984   0       9223372036854775807". The second number is 0 since 2.6.
 func (g *gaugeSource) files() (open, limit uint64, err error) {
 	text, err := g.env.fs.Sysctl("fs.file-nr")
 	if err != nil {

@@ -185,8 +185,7 @@ func noWay(err error) bool {
 		errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
-// reportEnd ends a filesystem's gauges: it is not mounted any more, can't fill up, or is not
-// visible.
+// reportEnd ends a filesystem's gauges: it is unmounted, can't fill up, or is not visible.
 func (g *gaugeSource) reportEnd(f *gaugedFilesystem, emit Emit) {
 	if f.inodes {
 		g.emit(event.GaugeData{Name: event.GaugeInodes, Gone: true}, new(f.device), emit)

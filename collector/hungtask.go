@@ -14,22 +14,18 @@ import (
 )
 
 const (
-	// hungLookEvery is the interval of walks over all tasks: 0.5 µs a task, so that 10,000 tasks
-	// cost 0.1 % of a CPU.
+	// hungLookEvery is the interval of walks over all tasks: for 10,000 it costs 0.1 % of a CPU.
 	hungLookEvery = 5 * time.Second
 	// hungLookSoon is the interval while a task hangs, to detect the end soon, and for thresholds
 	// so short that 5 s would miss hangs.
 	hungLookSoon = time.Second
-	// hungLookAtOnce is the shortest wait for a walk at the moment at which a sleep reaches the
-	// threshold.
+	// hungLookAtOnce is the shortest wait for a walk when a sleep reaches the threshold.
 	hungLookAtOnce = 100 * time.Millisecond
 	// hungLookAgain is the pause after a failed walk.
 	hungLookAgain = 30 * time.Second
-	// hungDefaultAfter is the kernel's default timeout, used if an administrator has switched
-	// khungtaskd off.
+	// hungDefaultAfter is the kernel's default timeout, used if khungtaskd is switched off.
 	hungDefaultAfter = 120 * time.Second
-	// maxHungReported bounds the hangs kept until they end. It equals the number of sleeps that the
-	// BPF side keeps.
+	// maxHungReported bounds the hangs kept until they end, to as many as the BPF side keeps.
 	maxHungReported = 4096
 )
 
@@ -55,8 +51,7 @@ type hungKey struct {
 	start uint64
 }
 
-// newHungTask returns the decoder of the hungtask stem. It fails if neither detector works on this
-// machine.
+// newHungTask returns the hungtask stem's decoder. It fails if neither detector works here.
 func newHungTask(env *environment, l *bpf.Loaded) (*hungtask, error) {
 	h := makeHungTask(env)
 	walk, err := bpf.NewTaskWalk(l)
@@ -171,8 +166,7 @@ func (h *hungtask) ended(t *bpf.Task, ev *event.Event, blocked time.Duration, de
 	ev.HungTask = &h.data
 }
 
-// poll walks all tasks. Its findings arrive through the ring, except for the end of tasks that have
-// exited.
+// poll walks all tasks. Its findings arrive through the ring, except for the ends of exited tasks.
 func (h *hungtask) poll(_ context.Context, _ time.Time, emit func(*event.Event)) (time.Duration, error) {
 	if h.walk == nil {
 		h.asked.take() // whether a hang lasts is unknown
@@ -224,8 +218,7 @@ func hungTimes(configured time.Duration, fs hostfs.FS) bpf.HungTimes {
 
 // kernelHungTime returns hung_task_timeout_secs, or 0 if khungtaskd is off.
 func kernelHungTime(fs hostfs.FS) time.Duration {
-	// Read at each walk, because an administrator may change it. The file does not exist if the
-	// kernel has no khungtaskd.
+	// Read at each walk: it may change. The file does not exist without khungtaskd.
 	v, err := fs.Sysctl("kernel.hung_task_timeout_secs")
 	if err != nil {
 		return 0
@@ -275,9 +268,8 @@ const (
 	waitOther   = "other"
 )
 
-// waitOf returns what a task waits for. A lock recorded by the kernel is what it waits for right
-// now, even if the lock's holder waits for a device. in_iowait is equally certain. Otherwise the
-// stack decides.
+// waitOf returns what a task waits for. A lock that the kernel recorded is what it waits for now,
+// even if the holder waits for a device; in_iowait is as certain. Otherwise the stack decides.
 func waitOf(recordedLock, inIOWait bool, frames []string) string {
 	switch {
 	case recordedLock:

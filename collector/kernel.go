@@ -61,8 +61,7 @@ type stem struct {
 	canary   canaryState
 }
 
-// lossEvery is how often the counters of lost records are read: soon enough for an operator, and
-// rarely enough to cost nothing.
+// lossEvery is how often the counters of lost records are read: soon enough for people, at no cost.
 const lossEvery = 5 * time.Second
 
 // In a storm, records follow each other within stormWithin. They are then read at most every
@@ -215,8 +214,7 @@ type ringReader struct {
 	gathering                              time.Duration
 }
 
-// drain handles the records in the ring. In a storm it then pauses to let more arrive. It returns
-// the current time.
+// drain handles the ring's records, and in a storm pauses to let more arrive. It returns the time.
 func (r *ringReader) drain(ctx context.Context) time.Time {
 	n, err := r.loaded.Drain(func(raw []byte) { r.handle(raw, r.emit) })
 	if err != nil {

@@ -19,8 +19,7 @@ import (
 // also maintains the mount table from which devices get their mounts.
 //
 // The kernel notifies of mount changes, but not of an error that ends writing: ext4 sets a flag of
-// its own since 6.12, without a notification. So the table is also read after a filesystem error,
-// and periodically.
+// its own since 6.12 without one. So the table is also read periodically and after an error.
 type mountSource struct {
 	env *environment
 	// asks are calls to filesystems whose shutdown was reported.
@@ -57,8 +56,7 @@ const (
 	// suspectSoon is when the table is read once more after an error, besides at once: the kernel
 	// reports the error just before it acts on it.
 	suspectSoon = 20 * time.Millisecond
-	// suspectFor is how long the kernel may take from the error to its visible effect. What is not
-	// visible by then never will be.
+	// suspectFor is how long an error may take to show: what is not visible then never will be.
 	suspectFor = time.Second
 	// lateFor is how late an error may be reported.
 	lateFor = time.Minute
@@ -86,8 +84,7 @@ type suspect struct {
 func (s suspect) late(now time.Time) bool { return now.Sub(s.since) >= suspectFor }
 
 // Notify reports that the filesystem on a device (the kernel's own dev_t) had an error at a time.
-// ends says that it accepts no writes from then on. Notify does not block, and is safe for
-// concurrent use.
+// ends says that it accepts no writes from then on. It does not block; concurrent use is safe.
 func (m *mountSource) Notify(dev uint32, at event.Moment, ends bool) {
 	major, minor := hostfs.SplitKernelDev(dev)
 	m.mu.Lock()
@@ -365,16 +362,14 @@ func (m *mountSource) question(suspects map[fsKey]suspect, now time.Time, emit E
 		var reason string
 		switch {
 		case fs[0].FSType == "xfs":
-			// A shutdown is the only error that is reported for XFS, and mountinfo does not show
-			// it. The record may be from an earlier mount, or may arrive before the shutdown is
-			// visible.
+			// A shutdown is the only error reported for XFS, and mountinfo does not show it. The
+			// record may be from an earlier mount, or arrive before the shutdown is visible.
 			if m.xfsRunsOn(key) {
 				continue
 			}
 			reason = reasonShutdown
 		case s.late(now) && fs.visible() == "" && !fs[0].MountReadOnly && (s.ends || m.remountsReadOnly(fs[0])):
-			// ext4 since d3476f3dad4a (v6.12, and backports to 6.1) until v6.15 refuses writes
-			// without showing it.
+			// ext4 from d3476f3dad4a (v6.12, backports to 6.1) until v6.15 does not show it.
 			if m.mountedSince(key, fs[0], s.last.Wall) {
 				continue // the error belongs to the previous mount
 			}

@@ -88,7 +88,8 @@ func (m mounted) refusal(was mounted) string {
 	writable := false
 	for _, mount := range m {
 		writable = writable || !mount.MountReadOnly
-		if mount.MountReadOnly && was.hasWritable(mount.Path) {
+		wasWritable := func(o *hostfs.Mount) bool { return o.Path == mount.Path && !o.MountReadOnly }
+		if mount.MountReadOnly && slices.ContainsFunc(was, wasWritable) {
 			return "" // remounted deliberately
 		}
 	}
@@ -98,8 +99,7 @@ func (m mounted) refusal(was mounted) string {
 	return reason
 }
 
-// visible returns how the mount table shows that the filesystem refuses writes, whatever the cause,
-// or "" if it does not.
+// visible returns how the table shows that the filesystem refuses writes, or "" if it does not.
 func (m mounted) visible() string {
 	switch f := m[0]; {
 	case f.Shutdown:
@@ -110,10 +110,6 @@ func (m mounted) visible() string {
 		return reasonSuperReadOnly
 	}
 	return ""
-}
-
-func (m mounted) hasWritable(path string) bool {
-	return slices.ContainsFunc(m, func(o *hostfs.Mount) bool { return o.Path == path && !o.MountReadOnly })
 }
 
 func sameFilesystem(a, b *hostfs.Mount) bool { return a.FSType == b.FSType && a.Source == b.Source }
@@ -136,8 +132,7 @@ func byFilesystem(mounts []hostfs.Mount) (map[fsKey]mounted, []fsKey) {
 	return all, keys
 }
 
-// onDevice reports whether a mount has a disk. Others (overlay, proc, NFS) can't turn read-only by
-// an error of their own.
+// onDevice reports whether a mount has a disk. Others (overlay, NFS) have no errors of their own.
 func onDevice(m *hostfs.Mount) bool {
 	return m.Major != 0 || m.FSType == "btrfs" || m.FSType == "bcachefs"
 }
@@ -160,8 +155,7 @@ func mayTurnReadOnly(fsType string) bool {
 const remountPatience = 5 * time.Second
 
 // holdBack returns the changes that can be reported now. The others may be half of an
-// administrator's remount: held contains them, with the time since when, and again is the time to
-// the next check.
+// administrator's remount: held has these, with the time since when; again is when to check.
 func (m *mountSource) holdBack(changes []change, now time.Time) (ready []change, held map[fsKey]time.Time, again time.Duration) {
 	held = map[fsKey]time.Time{}
 	for _, c := range changes {

@@ -17,8 +17,7 @@ const askWithin = time.Second
 const maxUnanswered = 4
 
 // ask finds filesystems that have refused writes since before the first table and don't show it:
-// the kernel does not report their errors again. Those that do not answer are asked again at the
-// next check.
+// the kernel does not report their errors again. Those that don't answer are asked again next time.
 func (m *mountSource) ask(emit Emit) {
 	if len(m.unasked) == 0 {
 		return

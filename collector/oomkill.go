@@ -97,8 +97,7 @@ func (o *oomkill) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, e
 	o.names.task(&o.victim, &r.Victim)
 	o.names.task(&o.trigger, &r.Trigger)
 	if r.VictimPartial != 0 {
-		// 5.10 without a context program reports only the pid; the process is dying, but may still
-		// exist.
+		// 5.10 without a context program reports only the pid; the dying process may still exist.
 		if t, err := o.env.fs.Task(int(r.Victim.PID)); err == nil {
 			o.victim = t
 		}

@@ -33,8 +33,7 @@ const (
 	maxDestinations = 1000
 )
 
-// sockfail decodes failed connections, keeps the kernel's targets up to date, and looks up what the
-// records alone don't contain.
+// sockfail decodes failed connections, keeps the kernel's targets, and looks up what records lack.
 type sockfail struct {
 	env    *environment
 	loaded *bpf.Loaded
@@ -66,8 +65,7 @@ func newSockFail(env *environment, l *bpf.Loaded) *sockfail {
 	}
 }
 
-// openSockFail returns the decoder of a stem in the kernel. It continues to watch the targets of an
-// earlier run.
+// openSockFail returns the stem's decoder. It continues to watch the targets of an earlier run.
 func openSockFail(env *environment, l *bpf.Loaded) (*sockfail, error) {
 	outcomes, err := l.SockOutcomes()
 	if err != nil {
@@ -112,11 +110,14 @@ func (s *sockfail) decode(h *bpf.Header, raw []byte, ev *event.Event) (bool, err
 	target, _ := s.targets.byRecord(r.Target)
 	s.data = event.SockFailData{
 		Target:      s.targetName(target.Name),
-		Phase:       phase(r),
+		Phase:       "connect",
 		Duration:    event.Duration(h.BootNS - min(r.StartNS, h.BootNS)),
 		RTT:         event.Duration(time.Duration(r.RTTMicros) * time.Microsecond),
 		Received:    r.BytesReceived,
 		Retransmits: r.Retransmits,
+	}
+	if r.Flags&bpf.SockEstablished != 0 {
+		s.data.Phase = "established"
 	}
 	ev.SockFail = &s.data
 	switch h.Kind {
@@ -183,13 +184,6 @@ func (s *sockfail) fill(r *bpf.SockFail) {
 	}
 }
 
-func phase(r *bpf.SockFail) string {
-	if r.Flags&bpf.SockEstablished != 0 {
-		return "established"
-	}
-	return "connect"
-}
-
 func addrPort(addr [16]byte, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom16(addr).Unmap(), port)
 }
@@ -225,8 +219,7 @@ func (s *sockfail) poll(ctx context.Context, now time.Time, _ func(*event.Event)
 	return pollTargets, err
 }
 
-// dropReasons contains the running kernel's reasons for dropping a packet, by number. Numbers
-// differ between kernels.
+// dropReasons contains the running kernel's reasons for dropping a packet, by number: these vary.
 type dropReasons struct {
 	core    map[uint64]string
 	subsys  map[uint64]string

@@ -15,8 +15,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// canaryDial bounds a connection over loopback, which is refused within microseconds unless a
-// firewall drops it.
+// canaryDial bounds a connection over loopback, refused within microseconds unless it is dropped.
 const canaryDial = 200 * time.Millisecond
 
 // sockCanary makes real connections to a port of this machine where nothing listens. Their records

@@ -26,17 +26,15 @@ const (
 	// node's network fails many probes in the same second, and verdicts without a lookup are worse.
 	lookRate  = 50
 	lookBurst = 100
-	// sharedFor is how long a lookup also serves other connections to the same place that were
-	// already under way when it was made: they met the same state. maxShared bounds the places
-	// cached.
+	// sharedFor is how long a lookup also serves connections to the same place that were under way
+	// when it was made: they met the same state. maxShared bounds the places cached.
 	sharedFor = time.Second
 	maxShared = 256
 	// maxListening bounds the listed addresses where something else listens: a pod has one or two.
 	maxListening = 8
 )
 
-// looked is the result of a lookup in the kernel after a failure. The zero value means "not looked
-// up".
+// looked is what a lookup in the kernel found after a failure. Zero means "not looked up".
 type looked struct {
 	skipped  bool // too many failures at once
 	route    netlook.Route
@@ -60,8 +58,7 @@ type question struct {
 	established bool
 }
 
-// place is the part of a question by which lookups are shared: source namespace, destination and
-// the kind of failure.
+// place is the part of a question by which lookups are shared: from where, to where, what failed.
 type place struct {
 	netns, targetNetNS uint32 // the opener's and, if the target declares it, the destination's
 	dst                netip.AddrPort
@@ -106,8 +103,7 @@ func (p *prober) take(now time.Time) bool {
 	return may
 }
 
-// look returns within lookLimit what it has found by then, or what it recently found for another
-// connection.
+// look returns, within lookLimit, what it has found or recently found for another connection.
 func (p *prober) look(q *question) looked {
 	if q.established && q.reset {
 		return looked{} // a reset is the verdict, whatever a lookup would find
@@ -185,10 +181,9 @@ func listeningText(l netlook.Listening) string {
 }
 
 const (
-	// homesFor is how long the namespace of an address is cached, while the address is still there:
-	// pods keep theirs for life. noHomeFor is how long it is cached that there is none, because
-	// finding that out takes a search of all namespaces. unknownFor is the pause after a search
-	// that took too long.
+	// homesFor is how long an address' namespace is cached, while the address is there: pods keep
+	// theirs for life. noHomeFor is how long it is cached that there is none, which takes a search
+	// of all. unknownFor is the pause after a search that took too long.
 	homesFor   = 30 * time.Second
 	noHomeFor  = 5 * time.Second
 	unknownFor = time.Second
@@ -213,8 +208,7 @@ func (p *prober) renew() {
 }
 
 // home opens the destination's namespace if it is not the opener's: the one that the target
-// declares, else the only one on the node where the address is local. If there is none, the view is
-// nil.
+// declares, else the node's only one where the address is local; nil if there is none.
 func (p *prober) home(q *question, end time.Time) (uint32, *netlook.View) {
 	if q.targetNetNS != 0 {
 		if v, err := p.namespaces.Open(q.targetNetNS, 0); err == nil {
@@ -262,14 +256,12 @@ func (p *prober) search(addr netip.Addr, end time.Time) home {
 }
 
 const (
-	// overflowsEvery is how often the counters of the targets' namespaces are read, of at most
-	// maxOverflows of them.
+	// overflowsEvery is how often counters of the targets' namespaces (maxOverflows) are read.
 	overflowsEvery = 5 * time.Second
 	maxOverflows   = 256
 )
 
-// overflowSamples are the last two readings of one namespace's counter, so that one of them
-// precedes any recent connection.
+// overflowSamples are a namespace's last two readings, so that one precedes any recent connection.
 type overflowSamples struct {
 	last, before     uint64
 	lastAt, beforeAt time.Time

@@ -14,8 +14,7 @@ import (
 	"github.com/kernosis/kernosis/collector/netlook"
 )
 
-// facts is everything known about one failed connection: from the kernel's record, and from the
-// lookup after it.
+// facts is all that is known about a failed connection, from the kernel's record and a lookup.
 type facts struct {
 	dst         netip.AddrPort
 	established bool // the handshake was complete
@@ -98,8 +97,7 @@ func (j *judgement) neverSent(f *facts) {
 	case f.route.Known && f.route.Errno != 0:
 		j.evidence.add(f.route.String())
 	case f.route.Known:
-		// There is a route, so something on this node blocks it: a BPF program of the cgroup, or a
-		// security module.
+		// There is a route: a BPF program of the cgroup or a security module blocks it.
 		j.verdict = event.VerdictLocalDrop
 		j.evidence.add("refused on this node, by a policy of the control group or a security module")
 		j.excluded.add(f.route.String())
@@ -130,8 +128,7 @@ func (j *judgement) refused(f *facts) {
 	j.evidence.add("a reset answered the SYN")
 	switch {
 	case f.dropReason != "":
-		// A dropped packet never reached a socket that could refuse it: the reset came from a
-		// firewall.
+		// A dropped packet never reached a socket: the reset came from a firewall.
 		j.verdict = event.VerdictLocalDrop
 		j.evidence.add(f.dropText())
 		j.exclude(f)
@@ -161,8 +158,7 @@ func (j *judgement) unanswered(f *facts) {
 		case isICMPErrno(f.errno):
 			j.evidence.add("no reset, but an ICMP error: " + hostfs.ErrnoName(int32(f.errno)))
 		default:
-			// This ICMP error arrived while the socket was busy, as happens when the answer comes
-			// from this node.
+			// This ICMP error arrived while the socket was busy, as happens if this node answers.
 			j.evidence.add("the socket received " + hostfs.ErrnoName(int32(f.errnoSoft)) + ", and kept trying")
 		}
 		j.evidence.add(f.dropText())
@@ -196,8 +192,7 @@ func (j *judgement) unanswered(f *facts) {
 	j.exclude(f)
 }
 
-// tracking adds that connection tracking is full: packets of connections that can't be tracked are
-// dropped.
+// tracking adds that connection tracking is full: packets that can't be tracked are dropped.
 func (j *judgement) tracking(f *facts) {
 	if f.conntrack.Full() {
 		j.evidence.addf("connection tracking is full: %s", f.conntrack.String())
@@ -231,8 +226,7 @@ func (j *judgement) broken(f *facts) {
 		j.evidence.add("a reset ended the connection")
 		j.traffic(f)
 	case f.unacked > 0 && (f.listener.Full() || f.child == netlook.ChildHalfOpen && f.overflows > 0):
-		// The queue filled up during the handshake: the listener ignores our last ACK, and
-		// therefore our data.
+		// The queue filled up in the handshake: the listener ignores our last ACK and our data.
 		j.verdict = event.VerdictAcceptQueueFull
 		j.evidence.addf("accept queue of the listener: %d/%d", f.listener.Queue, f.listener.Max)
 		j.overflowed(f)
@@ -331,29 +325,22 @@ func isICMPErrno(e unix.Errno) bool {
 // icmpText describes the ICMP error that ended a handshake: as the socket received it or, with
 // origin 0, as it was sent on this node.
 func icmpText(origin, typ, code uint8) string {
-	what := fmt.Sprintf("ICMP type %d code %d", typ, code)
-	if unreachable, codes := icmpUnreachable(origin == unix.SO_EE_ORIGIN_ICMP6); unreachable == typ {
-		if name, ok := codes[code]; ok {
-			what = "ICMP " + name
+	unreachable, names := uint8(3), []string{ // ICMPv4's destination unreachable, by code
+		"net unreachable", "host unreachable", "protocol unreachable", "port unreachable",
+		9: "net prohibited", 10: "host prohibited", 13: "administratively prohibited",
+	}
+	if origin == unix.SO_EE_ORIGIN_ICMP6 {
+		unreachable, names = 1, []string{
+			"no route", "administratively prohibited", "beyond scope", "address unreachable", "port unreachable",
+			"source address failed policy", "route rejected",
 		}
+	}
+	what := fmt.Sprintf("ICMP type %d code %d", typ, code)
+	if typ == unreachable && int(code) < len(names) && names[code] != "" {
+		what = "ICMP " + names[code]
 	}
 	if origin == 0 {
 		return what + " was sent on this node"
 	}
 	return what + " came back"
-}
-
-// icmpUnreachable returns the type number of "destination unreachable" and the names of its codes,
-// for ICMPv4 or ICMPv6.
-func icmpUnreachable(v6 bool) (typ uint8, codes map[uint8]string) {
-	if v6 {
-		return 1, map[uint8]string{
-			0: "no route", 1: "administratively prohibited", 2: "beyond scope", 3: "address unreachable",
-			4: "port unreachable", 5: "source address failed policy", 6: "route rejected",
-		}
-	}
-	return 3, map[uint8]string{
-		0: "net unreachable", 1: "host unreachable", 2: "protocol unreachable", 3: "port unreachable",
-		9: "net prohibited", 10: "host prohibited", 13: "administratively prohibited",
-	}
 }

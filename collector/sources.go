@@ -22,16 +22,14 @@ type Config struct {
 	// HostRoot is the folder that contains the host's /proc and /sys: "/", or where a container
 	// mounts the host's root, such as "/host".
 	HostRoot string
-	// PinRoot is the folder on a BPF filesystem that keeps programs and rings across restarts;
-	// empty: nothing is pinned.
+	// PinRoot, on a BPF filesystem, keeps programs and rings across restarts; empty: none.
 	PinRoot string
 	// HungTaskAfter is how long a task must be blocked to be reported; zero:
 	// the kernel's own hung_task_timeout_secs, or 120 s where that is off.
 	HungTaskAfter time.Duration
 	// Targets are the probe targets to watch, besides those in TargetsDir.
 	Targets []Target
-	// TargetsDir is the folder with files of probe targets, which are read again when they change;
-	// empty: none.
+	// TargetsDir is a folder with files of probe targets, read again when they change; empty: none.
 	TargetsDir string
 	// TargetSources are the sources that will call SetTargets. Targets of an earlier run stay
 	// watched until each source has called.
@@ -53,9 +51,8 @@ type Sources struct {
 	gauges    *gaugeSource
 }
 
-// Open attaches what this machine allows. It logs by name what the machine does not allow, and Run
-// reports it as [event.Source] events when it begins; the rest runs. The only error is that another
-// agent is running.
+// Open attaches what this machine allows. What it does not allow is logged by name, and reported by
+// Run as [event.Source] events; the rest runs. The only error is that another agent runs.
 func Open(cfg Config, log *slog.Logger) (*Sources, error) {
 	env := newEnvironment(cfg, log)
 	s := &Sources{env: env}
@@ -96,9 +93,8 @@ func missingCapabilities(env *environment) []string {
 	return have.Missing("CAP_BPF", "CAP_PERFMON", "CAP_SYS_RESOURCE", "CAP_NET_ADMIN", "CAP_SYS_PTRACE", "CAP_SYSLOG")
 }
 
-// Run collects until ctx is done and returns nil then. It calls settle whenever the emitted events
-// must be durable: before records are committed to the kernel, and after each event that can't be
-// read again.
+// Run collects until ctx is done, then returns nil. It calls settle when emitted events must be
+// durable: before records are committed to the kernel, and after an event that can't be read again.
 func (s *Sources) Run(ctx context.Context, emit Emit, settle func()) error {
 	ring := emit
 	emit = func(ev *event.Event) {
@@ -106,12 +102,7 @@ func (s *Sources) Run(ctx context.Context, emit Emit, settle func()) error {
 		settle()
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		if err := s.mounts.Run(ctx, emit); err != nil {
-			return fmt.Errorf("mounts: %w", err)
-		}
-		return nil
-	})
+	g.Go(func() error { return s.mounts.Run(ctx, emit) })
 	dir := &targetDir{path: s.env.cfg.TargetsDir, targets: s.env.targets, log: s.env.log}
 	g.Go(func() error { return dir.run(ctx) })
 	g.Go(func() error { return s.stalls.Run(ctx, emit) })
@@ -152,8 +143,7 @@ func (s *Sources) Stems() []Stem {
 	return all
 }
 
-// NoPins returns the reason why programs and rings do not outlast the agent, or nil if they do or
-// need not.
+// NoPins returns why programs and rings do not outlast the agent; nil: they do, or need not.
 func (s *Sources) NoPins() error { return s.noPins }
 
 // NoMemlock returns the reason why the limit of locked memory could not be raised, or nil.
@@ -163,9 +153,8 @@ func (s *Sources) NoMemlock() error { return s.memlock }
 func (s *Sources) Err() error { return s.kernelErr }
 
 // SetTargets replaces the targets of one source, whose name is neither "configuration" nor a path;
-// an empty list removes the source. It may be called at any time, even if no program can be loaded:
-// the targets are only stored then. They are watched within a second while Run runs. On an error
-// nothing has changed.
+// an empty list removes it. It may be called at any time; without programs the targets are only
+// stored. They are watched within a second while Run runs. On an error nothing has changed.
 func (s *Sources) SetTargets(source string, t []Target) error { return s.env.targets.Set(source, t) }
 
 // Outcomes returns the outcomes of connections to the targets of a source, in the order given to

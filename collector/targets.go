@@ -115,8 +115,7 @@ func newTargets(awaited ...string) *Targets {
 	return t
 }
 
-// Set replaces the targets of one source; an empty list removes the source. On an error nothing has
-// changed.
+// Set replaces a source's targets; an empty list removes it. On an error nothing has changed.
 func (t *Targets) Set(source string, targets []Target) error {
 	checked := make([]Target, len(targets))
 	var errs []error
@@ -212,8 +211,7 @@ func labelOf(t *Target) bpf.SockTargetLabel {
 	return l
 }
 
-// checkOpeners returns an error if there is no room for the names of all openers once source has
-// these targets.
+// checkOpeners returns an error if there is no room for all openers' names with these targets.
 func (t *Targets) checkOpeners(source string, targets []Target) error {
 	lists := maps.Clone(t.sources)
 	lists[source] = targets
@@ -258,8 +256,7 @@ func (t *Targets) reconcile(watch func(bpf.SockTargets) error) error {
 
 // number gives each distinct target its ID: the one it has, else an unused one. Of targets that
 // differ only in name or destination namespace, that of the first source by name is used; an
-// earlier run comes last. Of several SlowAfter the shortest is used, for the openers of all of
-// them.
+// earlier run comes last. Of several SlowAfter the shortest is used, for the openers of all.
 func number(sources map[string][]Target, ids map[bpf.SockTargetKey]uint32) (watched bpf.SockTargets, byID map[uint32]Target) {
 	watched.Keys, byID = map[bpf.SockTargetKey]bpf.SockTarget{}, map[uint32]Target{}
 	watched.Labels = map[uint32]bpf.SockTargetLabel{}
@@ -317,8 +314,7 @@ func openerBits(all *[]string, names []string) (bits uint32) {
 	return bits
 }
 
-// byRecord returns the target that a record belongs to. It returns false if the target has been
-// removed since.
+// byRecord returns the target of a record, or false if the target has been removed since.
 func (t *Targets) byRecord(id uint32) (Target, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -348,9 +344,8 @@ type TargetOutcome struct {
 	// first SYN was not answered and that succeeded later counts in both. If there are more than
 	// 8192 connections at a time, some are missed.
 	Succeeded, Failed uint64
-	// Started is when the latest of them was opened, zero if there is none. Took is the time until
-	// it failed or the first side closed it. RTT is the smoothed round trip, zero if it was never
-	// established.
+	// Started is when the latest of them began; zero: none. Took is the time until it failed or the
+	// first side closed it. RTT is the smoothed round trip, zero if it was never established.
 	Started   time.Time
 	Took, RTT time.Duration
 }

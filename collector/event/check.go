@@ -1,7 +1,6 @@
 package event
 
-// Check: a check program has run, with its result. Every result is an event, not only faults; rules
-// decide which are problems.
+// Check: a check program has run. Every result is an event, not only faults; rules decide on them.
 const Check Kind = "check"
 
 // CheckData is the payload of [Check]. Message is what the program printed or the problem daemon
@@ -10,11 +9,9 @@ type CheckData struct {
 	Check   string `json:"check"`             // name of the check, unique on the node
 	Status  string `json:"status"`            // CheckOK, CheckProblem or CheckUnknown
 	Message string `json:"message,omitempty"` // the program's or problem daemon's message
-	// Reason, PascalCase, comes from a problem daemon's report and replaces the rule's; programs
-	// give none.
+	// Reason (PascalCase) of a problem daemon's report replaces the rule's; programs give none.
 	Reason string `json:"reason,omitempty"`
-	// ID distinguishes a report sent twice from two similar reports. If it is empty, the
-	// time identifies the report.
+	// ID distinguishes a report sent twice from two similar ones; if empty, the time does.
 	ID string `json:"id,omitempty"`
 }
 
@@ -28,8 +25,7 @@ const (
 )
 
 // Stems of the sources that have names of their own: the stem is LogStem, CheckStem or GaugeStem
-// and then the name. Without a name they mean every log, check or gauge that has reported nothing
-// itself.
+// and then the name. Without a name they mean all that have reported nothing themselves.
 const (
 	LogStem   = string(Log)
 	CheckStem = string(Check)

@@ -6,8 +6,7 @@ const (
 	// DiskStalled: a block device has I/O in flight and has completed none for at least the
 	// threshold. A level signal that DiskResumed of the same device ends.
 	DiskStalled Kind = "diskstall"
-	// DiskResumed: a device reported by DiskStalled completes I/O again, has none
-	// in flight any more, or is gone.
+	// DiskResumed: a device reported by DiskStalled completes I/O, has none in flight, or is gone.
 	DiskResumed Kind = "diskstall.resumed"
 )
 

@@ -2,6 +2,7 @@ package event
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -9,8 +10,7 @@ import (
 // NoCPU is the CPU of events that do not come from a kernel record.
 const NoCPU = ^uint32(0)
 
-// Event is one fact. Exactly one payload is set, the one for its Kind. Subject fields are nil if
-// the source does not know them.
+// Event is one fact. Exactly one payload is set, the one for its Kind. Unknown subjects are nil.
 type Event struct {
 	Kind     Kind      `json:"kind"`
 	Time     time.Time `json:"time"`             // wall clock
@@ -53,35 +53,13 @@ type payload interface {
 
 // payload returns the payload that is set, or nil if none is.
 func (e *Event) payload() payload {
-	switch {
-	case e.HungTask != nil:
-		return e.HungTask
-	case e.OOMKill != nil:
-		return e.OOMKill
-	case e.DiskIO != nil:
-		return e.DiskIO
-	case e.DiskStall != nil:
-		return e.DiskStall
-	case e.FSError != nil:
-		return e.FSError
-	case e.Mount != nil:
-		return e.Mount
-	case e.SockFail != nil:
-		return e.SockFail
-	case e.Probe != nil:
-		return e.Probe
-	case e.Log != nil:
-		return e.Log
-	case e.Check != nil:
-		return e.Check
-	case e.Gauge != nil:
-		return e.Gauge
-	case e.Lost != nil:
-		return e.Lost
-	case e.SourceUp != nil:
-		return e.SourceUp
-	case e.CanaryRun != nil:
-		return e.CanaryRun
+	for _, p := range []payload{
+		e.HungTask, e.OOMKill, e.DiskIO, e.DiskStall, e.FSError, e.Mount, e.SockFail, e.Probe, e.Log, e.Check, e.Gauge,
+		e.Lost, e.SourceUp, e.CanaryRun,
+	} {
+		if !reflect.ValueOf(p).IsNil() {
+			return p
+		}
 	}
 	return nil
 }
@@ -146,8 +124,7 @@ func clone[T any](p *T) *T {
 // if only the root cgroup is known.
 func (e *Event) Owner() string { return e.OwnerAfter("") }
 
-// OwnerAfter returns Owner with a prefix, in one allocation, or "" without the prefix if Owner is
-// empty.
+// OwnerAfter returns Owner after a prefix, in one allocation, or "" if Owner is empty.
 func (e *Event) OwnerAfter(prefix string) string {
 	switch {
 	case e.Container != nil && e.Container.ID == "": // the pod's own cgroup

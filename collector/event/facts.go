@@ -10,8 +10,7 @@ const (
 	// maxList bounds each list; maxText bounds a line of it, in bytes.
 	maxList = 8
 	maxText = 240
-	// maxFrames is how many frames of a stack are shown: the innermost ones show what the task
-	// waits for.
+	// maxFrames is how many frames of a stack are shown: the innermost show what it waits for.
 	maxFrames = 4
 	// throttledMuch is the percentage of time without CPU from which on throttling explains a
 	// delay: below it a process still gets most of the CPU time it needs.
@@ -31,8 +30,7 @@ type Facts struct {
 	Doc       string   `json:"doc,omitempty"` // page: problems/OOMKilling
 }
 
-// Facts returns the facts of an event, none for a nil event. It adds no judgement: the verdict is
-// the event's own.
+// Facts returns an event's facts, none for nil, without judgement: the verdict is the event's own.
 func (e *Event) Facts() Facts {
 	if e == nil {
 		return Facts{}
@@ -91,8 +89,7 @@ func (f *Facts) Symptom() bool {
 	return stem == string(SockFail) || stem == string(Probe)
 }
 
-// Vague reports whether the verdict only says what is missing (such as an answer) while Because has
-// the cause.
+// Vague reports whether the verdict says what is missing (an answer) while Because has the cause.
 func (f *Facts) Vague() bool {
 	switch f.Verdict {
 	case VerdictSilent, VerdictSlow, VerdictExecSlow, VerdictOther:

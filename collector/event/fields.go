@@ -131,15 +131,7 @@ func few(f *Field) *Field {
 	return f
 }
 
-func taskText(t *Task) string {
-	if t == nil {
-		return ""
-	}
-	return t.String()
-}
-
-// address returns the text of a kernel address: an identity, not a number for arithmetic. 0 is the
-// empty text.
+// address returns the text of a kernel address, which is an identity, not a number; empty for 0.
 func address(a uint64) Value {
 	if a == 0 {
 		return Value{}

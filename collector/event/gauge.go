@@ -17,16 +17,14 @@ type GaugeData struct {
 	Gone bool `json:"gone,omitempty"`
 }
 
-// The gauges. All grow towards the fault: they measure what is in use, not what is free. Names are
-// API.
+// The gauges, whose names are API. All grow towards the fault: they measure use, not what is free.
 const (
 	// GaugeMemory: bytes that the kernel can't make available without swapping (MemTotal minus
 	// MemAvailable); limit: MemTotal.
 	GaugeMemory = "memory"
 	// GaugeFiles: open files of all processes; limit: fs.file-max.
 	GaugeFiles = "files"
-	// GaugePIDs: threads, each of which takes a PID; limit: the lower of kernel.pid_max and
-	// kernel.threads-max.
+	// GaugePIDs: threads, as each takes a PID; limit: the lower of kernel.pid_max and threads-max.
 	GaugePIDs = "pids"
 	// GaugeSpace: used bytes of a filesystem; limit: those available to users other than root.
 	GaugeSpace = "space"

@@ -59,7 +59,7 @@ func hungTaskFields() []*Field {
 		few(field("lock", TypeString, "mutex, semaphore, rwsem-read, rwsem-write; empty: no recorded lock", func(h *HungTaskData) Value { return text(h.Lock) })),
 		field("lockAddr", TypeString, "identity of the lock; empty: unknown", func(h *HungTaskData) Value { return address(h.LockAddr) }),
 		field("holder", TypeOptionalString, `lock holder, "comm[pid]", after "possibly " if uncertain`, func(h *HungTaskData) Value {
-			s := taskText(h.Holder)
+			s := h.Holder.String()
 			if s != "" && h.HolderHint {
 				s = "possibly " + s
 			}

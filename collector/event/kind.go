@@ -6,8 +6,7 @@ import (
 )
 
 // Kind says what happened. Kinds are API: rules, journals and rule tests name them. The part before
-// the first dot is the stem: the name shared by the BPF program, its source file, rule file and
-// tests.
+// the first dot is the stem: the name of the BPF program, source, rule file and tests.
 type Kind string
 
 // Family describes the kinds of one stem, except their payloads.
@@ -15,9 +14,8 @@ type Family struct {
 	Stem   string
 	Faults string // what it is about, for people: "OOM kills"
 	Kinds  []Kind
-	// Begins and Ends are the kinds that start and end a level signal of one subject. For
-	// gauges both are the same kind: a later value ends what an earlier one began. Empty: the
-	// family has no level signals.
+	// Begins and Ends are the kinds that start and end a level signal of one subject. For gauges
+	// both are the same kind: a later value ends what an earlier one began. Empty: there are none.
 	Begins, Ends Kind
 
 	fields func() []*Field // the rule fields of its payload; nil: none

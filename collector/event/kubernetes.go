@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Annotations of an Event of the Kubernetes API, about its latest occurrence. They are part of our
-// API.
+// Annotations of a Kubernetes Event, about its latest occurrence. They are part of our API.
 const (
 	annotationPrefix    = "kernosis.io/"
 	AnnotationKind      = annotationPrefix + "kind"

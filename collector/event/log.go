@@ -7,8 +7,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// Log: a line of a log that matches a rule's pattern, with the lines before it that the pattern
-// spans.
+// Log: a line of a log that matches a rule's pattern, with those before it that the pattern spans.
 const Log Kind = "log"
 
 // MaxLogText bounds LogData.Text, in bytes: the longest line that is matched.
@@ -18,8 +17,7 @@ const MaxLogText = 8 << 10
 // journal, a file that the configuration declares as the kernel's. No single log has this name.
 const KernelLogs = "kernel"
 
-// Origins of lines from the kernel's log. Sources give them to no other lines, whatever name a
-// writer claims.
+// Origins of lines from the kernel's log, and of no others, whatever name a writer claims.
 const (
 	// OriginKernel is the Origin of what the kernel printed, except OriginProcess. The line begins
 	// with the kernel's own words, but names of processes, files and devices may follow.
@@ -38,8 +36,7 @@ type LogData struct {
 	Unit     string `json:"unit,omitempty"`     // systemd unit of the writer, where the log knows it
 	Priority string `json:"priority,omitempty"` // emerg to debug; empty: the log does not say
 	// Seq is the number of the line that made the event, the same each time the line is read: of
-	// the kernel's record or the journal's entry, or as counted by the file's reader. 0: there is
-	// none.
+	// the kernel's record or the journal's entry, or counted by the file's reader; 0: none.
 	Seq uint64 `json:"seq,omitempty"`
 	// Part is the index of the line in an entry of several lines; 0: the first.
 	Part uint32 `json:"part,omitempty"`

@@ -1,12 +1,10 @@
 package event
 
 const (
-	// MountReadOnly: a filesystem mounted for writing refuses writes (the kernel's reaction to an
-	// error, not an administrator's remount). A level signal that MountWritable of the same device
-	// ends.
+	// MountReadOnly: a filesystem mounted for writing refuses writes (after an error, not an
+	// administrator's remount). A level signal that MountWritable of the same device ends.
 	MountReadOnly Kind = "mount.readonly"
-	// MountWritable: a filesystem reported by MountReadOnly accepts writes
-	// again or is no longer mounted.
+	// MountWritable: a filesystem reported by MountReadOnly accepts writes again or is unmounted.
 	MountWritable Kind = "mount.writable"
 )
 

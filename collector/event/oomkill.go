@@ -5,8 +5,7 @@ import "github.com/kernosis/kernosis/collector/display"
 // OOMKill: the kernel chose a process as the victim of an out-of-memory kill.
 const OOMKill Kind = "oomkill"
 
-// OOMKillData is the payload of [OOMKill]; the event's Task is the victim.
-// Sizes are bytes.
+// OOMKillData is the payload of [OOMKill]; the event's Task is the victim. Sizes are bytes.
 type OOMKillData struct {
 	Scope       string  `json:"scope"`                 // memcg, global or unknown
 	LimitCgroup *Cgroup `json:"limitCgroup,omitempty"` // memcg: whose limit was hit
@@ -69,7 +68,7 @@ func oomKillFields() []*Field {
 		}),
 		size("limit", "memory limit of limitCgroup", func(o *OOMKillData) uint64 { return o.Limit }),
 		size("usage", "memory use of limitCgroup at the kill", func(o *OOMKillData) uint64 { return o.Usage }),
-		field("trigger", TypeString, `task whose allocation failed, "comm[pid]"`, func(o *OOMKillData) Value { return text(taskText(o.Trigger)) }),
+		field("trigger", TypeString, `task whose allocation failed, "comm[pid]"`, func(o *OOMKillData) Value { return text(o.Trigger.String()) }),
 		size("totalVM", "the victim's address space", func(o *OOMKillData) uint64 { return o.TotalVM }),
 		size("anonRSS", "the victim's anonymous memory", func(o *OOMKillData) uint64 { return o.AnonRSS }),
 		size("fileRSS", "the victim's mapped file memory", func(o *OOMKillData) uint64 { return o.FileRSS }),

@@ -63,8 +63,7 @@ type ProbeData struct {
 	// restarts the container (startup, liveness) or marks it not ready.
 	Failures  uint32 `json:"failures,omitempty"`
 	Threshold uint32 `json:"threshold,omitempty"`
-	// Over of ProbeRecovered: it did not succeed, but is no longer made: the pod or
-	// container is gone.
+	// Over of ProbeRecovered: it is no longer made, as the pod or container is gone.
 	Over bool `json:"over,omitempty"`
 
 	ProbeOutcome

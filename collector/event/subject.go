@@ -21,8 +21,11 @@ func (t *Task) ID() string {
 	return string(append(b, t.StartTime.String()...))
 }
 
-// String returns "comm[pid]".
+// String returns "comm[pid]", or "" for nil.
 func (t *Task) String() string {
+	if t == nil {
+		return ""
+	}
 	return t.Comm + "[" + strconv.FormatUint(uint64(t.PID), 10) + "]"
 }
 

@@ -1,6 +1,7 @@
 package hostfs
 
 import (
+	"bytes"
 	"encoding/json"
 	"hash/maphash"
 	"path/filepath"
@@ -24,24 +25,17 @@ type Level struct {
 	Cut  bool   // Name may be only the beginning
 }
 
-// Attributed is a cgroup with its owner. It is shared by every event of that
-// cgroup and must not be changed.
+// Attributed is a cgroup with its owner. Its events share it: it must not be changed.
 type Attributed struct {
 	Cgroup    event.Cgroup
 	Container *event.Container // nil outside containers
 	Unit      string
 
 	// The chain it was made from: a cache hit must match exactly.
-	chain     []chainLevel
+	chain     []Level
 	truncated bool
 
 	asked time.Time // when its names were last looked up
-}
-
-type chainLevel struct {
-	id   uint64
-	name string
-	cut  bool
 }
 
 // attributionKey needs more than the leaf's id: kernfs ids are unique within one hierarchy only,
@@ -64,15 +58,13 @@ type Attributor struct {
 	name  func(*event.Container)
 }
 
-// nameAgain is how long a missing pod name is cached: the pod list may arrive after the pod's first
-// event.
+// nameAgain is how long a missing pod name is cached: the pod list may follow the first event.
 const nameAgain = time.Second
 
 // NewAttributor returns an Attributor that caches size cgroups, at about 1 KiB each. find, which
 // may be nil, returns the whole path of a cgroup that still exists (see [CgroupFinder]); it is
-// called once for a chain whose captured part does not identify the owner. name, which may be nil,
-// adds the names of a container ([FS.NameContainer]); it is called again while the pod's name is
-// missing.
+// called once for a chain that does not identify the owner. name, which may be nil, adds the names
+// of a container ([FS.NameContainer]); it is called again while the pod's name is missing.
 func NewAttributor(size int, find func(id uint64) (string, error), name func(*event.Container)) *Attributor {
 	cache, err := lru.New[attributionKey, *Attributed](max(size, 1))
 	if err != nil {
@@ -96,7 +88,10 @@ func (a *Attributor) Resolve(leafID uint64, levels []Level, truncated bool) *Att
 	case !ok || !e.isOf(levels, truncated):
 		e = a.resolve(leafID, levels, truncated)
 	case a.name != nil && e.nameless() && time.Since(e.asked) >= nameAgain:
-		e = a.nameCopy(e)
+		again, c := *e, *e.Container // copies: events may point to these
+		a.name(&c)
+		again.Container, again.asked = &c, time.Now()
+		e = &again
 	default:
 		return e
 	}
@@ -105,9 +100,9 @@ func (a *Attributor) Resolve(leafID uint64, levels []Level, truncated bool) *Att
 }
 
 func (a *Attributor) resolve(leafID uint64, levels []Level, truncated bool) *Attributed {
-	e, partial := &Attributed{chain: make([]chainLevel, len(levels)), truncated: truncated}, truncated
+	e, partial := &Attributed{chain: slices.Clone(levels), truncated: truncated}, truncated
 	for i := range levels {
-		e.chain[i] = chainLevel{id: levels[i].ID, name: string(levels[i].Name), cut: levels[i].Cut}
+		e.chain[i].Name = bytes.Clone(levels[i].Name)
 		partial = partial || levels[i].Cut
 	}
 	path := chainPath(e.chain, truncated)
@@ -134,11 +129,12 @@ func (a *Attributor) resolve(leafID uint64, levels []Level, truncated bool) *Att
 // fits reports whether a path may be the chain's: its id may belong to another hierarchy.
 func (e *Attributed) fits(path string) bool {
 	for _, c := range e.chain {
-		if c.name == "" || c.name == "/" {
+		name := string(c.Name)
+		if name == "" || name == "/" {
 			continue
 		}
 		i := strings.LastIndexByte(path, '/')
-		if i < 0 || path[i+1:] != c.name && !(c.cut && strings.HasPrefix(path[i+1:], c.name)) {
+		if i < 0 || path[i+1:] != name && !(c.Cut && strings.HasPrefix(path[i+1:], name)) {
 			return false
 		}
 		path = path[:i]
@@ -151,14 +147,6 @@ func (e *Attributed) nameless() bool {
 	return e.Container != nil && e.Container.PodUID != "" && e.Container.PodName == ""
 }
 
-// nameCopy returns a copy of e whose names were looked up again.
-func (a *Attributor) nameCopy(e *Attributed) *Attributed {
-	again, c := *e, *e.Container
-	a.name(&c)
-	again.Container, again.asked = &c, time.Now()
-	return &again
-}
-
 // isOf reports whether e was made from this chain, without allocating.
 func (e *Attributed) isOf(levels []Level, truncated bool) bool {
 	if e.truncated != truncated || len(e.chain) != len(levels) {
@@ -166,7 +154,7 @@ func (e *Attributed) isOf(levels []Level, truncated bool) bool {
 	}
 	for i := range levels {
 		c, l := &e.chain[i], &levels[i]
-		if c.id != l.ID || c.cut != l.Cut || c.name != string(l.Name) {
+		if c.ID != l.ID || c.Cut != l.Cut || !bytes.Equal(c.Name, l.Name) {
 			return false
 		}
 	}
@@ -174,15 +162,14 @@ func (e *Attributed) isOf(levels []Level, truncated bool) bool {
 }
 
 // chainPath joins a leaf-first chain into a path.
-func chainPath(chain []chainLevel, truncated bool) string {
+func chainPath(chain []Level, truncated bool) string {
 	var b strings.Builder
 	if truncated {
 		b.WriteString("…")
 	}
 	for _, c := range slices.Backward(chain) {
-		if c.name != "" && c.name != "/" {
-			b.WriteByte('/')
-			b.WriteString(c.name)
+		if name := string(c.Name); name != "" && name != "/" {
+			b.WriteString("/" + name)
 		}
 	}
 	if b.Len() == 0 {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,8 +21,7 @@ import (
 // which programs read from struct fields. It is not the dev_t of stat(2).
 func SplitKernelDev(dev uint32) (major, minor uint32) { return dev >> 20, dev & (1<<20 - 1) }
 
-// Device returns a block device without its mounts. The name of a device that is gone is its
-// number.
+// Device returns a block device without its mounts. If it is gone, its name is its number.
 func (f FS) Device(major, minor uint32) event.Device {
 	d, _ := f.readDevice(major, minor)
 	return d
@@ -31,7 +29,7 @@ func (f FS) Device(major, minor uint32) event.Device {
 
 // readDevice also returns the sysfs directory of the whole disk; empty: the device is gone.
 func (f FS) readDevice(major, minor uint32) (d event.Device, disk string) {
-	number := devNumber(major, minor)
+	number := fmt.Sprintf("%d:%d", major, minor)
 	d = event.Device{Major: major, Minor: minor, Name: number}
 	target, err := os.Readlink(f.Path("/sys/dev/block/" + number))
 	if err != nil {
@@ -60,10 +58,6 @@ func (f FS) devices(dir string) ([]string, error) {
 		names[i] = deviceName(e.Name())
 	}
 	return names, err
-}
-
-func devNumber(major, minor uint32) string {
-	return strconv.FormatUint(uint64(major), 10) + ":" + strconv.FormatUint(uint64(minor), 10)
 }
 
 // BioBased returns the block devices that handle bios without turning them into requests (device
@@ -152,8 +146,7 @@ func (d *Devices) SetMounts(t *MountTable) {
 	}
 }
 
-// DeviceAt is [Devices.Device] for an event at a time since boot on a filesystem that may have been
-// unmounted since.
+// DeviceAt is [Devices.Device] at a time since boot, for a filesystem that may be unmounted by now.
 func (d *Devices) DeviceAt(major, minor uint32, at time.Duration) event.Device {
 	device := d.Device(major, minor)
 	d.mu.Lock()
@@ -179,8 +172,7 @@ func (d *Devices) Device(major, minor uint32) event.Device {
 	}
 	if !ok {
 		e = &deviceEntry{checked: now}
-		// Read the sequence number before the name: if the device changes in between, the next
-		// check rejects the entry.
+		// The sequence number before the name: if it changes, the next check rejects the entry.
 		_, disk := d.fs.readDevice(major, minor)
 		e.seq = d.fs.diskSeq(disk)
 		e.device, e.disk = d.fs.readDevice(major, minor)
@@ -206,8 +198,8 @@ func (f FS) diskSeq(disk string) uint64 {
 	return seq
 }
 
-// LoopBackingFile returns the file behind a loop device ("loop0"), as the kernel shows it, escaped.
-// It fails for any other device.
+// LoopBackingFile returns the file behind a loop device ("loop0"), escaped. It fails for other
+// devices.
 func (f FS) LoopBackingFile(name string) (string, error) {
 	if !strings.HasPrefix(name, "loop") || strings.ContainsAny(name, "/\x00") {
 		return "", fmt.Errorf("loop device %q: %w", name, ErrPath)

@@ -39,8 +39,7 @@ func ParseKernelStack(s string) []string {
 	return frames
 }
 
-// KernelStack returns the kernel stack of a sleeping task. It needs CAP_SYS_ADMIN. A running task
-// has none.
+// KernelStack returns the stack of a sleeping task; a running one has none. It needs CAP_SYS_ADMIN.
 func (f FS) KernelStack(tid int) ([]string, error) {
 	s, err := f.read(procPath(tid, "stack"), maxStackFrames*maxFrame)
 	return ParseKernelStack(s), err
@@ -58,8 +57,7 @@ func (f FS) WaitChannel(tid int) (string, error) {
 
 // ParseExecStart parses se.exec_start from the text of /proc/PID/sched: when a task was last on its
 // CPU, by the scheduler's clock of that CPU. These clocks omit suspends, time stolen by the
-// hypervisor and time spent in interrupts, so values are comparable only with others of the same
-// clock.
+// hypervisor and time spent in interrupts, so only values of one clock are comparable.
 func ParseExecStart(s string) (time.Duration, error) {
 	for line := range strings.Lines(s) {
 		key, value, ok := strings.Cut(line, ":")
@@ -92,9 +90,8 @@ type Syscall struct {
 	Args   [6]uint64
 }
 
-// ParseSyscall parses the text of /proc/PID/syscall. It returns false if the task is not in a
-// system call (it runs, or was interrupted by a fault) or is a 32-bit task, which has other
-// numbers.
+// ParseSyscall parses the text of /proc/PID/syscall. It returns false for a task in no system call
+// (running, or interrupted by a fault) and for a 32-bit task, which has other numbers.
 func ParseSyscall(s string) (Syscall, bool) {
 	fields := strings.Fields(s)
 	const number, args, sp, all = 0, 1, 7, 9

@@ -66,8 +66,7 @@ func readClocks() (wall, before, after int64) {
 	return wall, before, after
 }
 
-// readClock returns the time of a clock in nanoseconds. It can't fail: the clocks that are used here
-// exist since 2.6.39.
+// readClock reads a clock, in nanoseconds. It can't fail: the clocks used here exist since 2.6.39.
 func readClock(clock int32) int64 {
 	var t unix.Timespec
 	_ = unix.ClockGettime(clock, &t)
@@ -77,8 +76,7 @@ func readClock(clock int32) int64 {
 // BootTime returns the time since boot, suspend included.
 func BootTime() time.Duration { return time.Duration(readClock(unix.CLOCK_BOOTTIME)) }
 
-// Stamped sets the current time of an event that does not come from a kernel record, and returns a
-// pointer to it.
+// Stamped returns an event that does not come from a kernel record, with the current time.
 func Stamped(ev event.Event) *event.Event {
 	ev.Time, ev.BootTime, ev.CPU = time.Now(), event.Duration(BootTime()), event.NoCPU
 	return &ev
@@ -121,6 +119,5 @@ func (k *Timekeeper) Now() (wall time.Time, boot time.Duration) {
 
 // UntilBeat returns the time until [BootTime] is a multiple of every: more than 0, at most every.
 // All periodic checks use these moments, so that one wake-up serves all: in an idle process a
-// wake-up costs several times as much as a check. Machines booted at different times are not in
-// step.
+// wake-up costs as much as several checks. Machines booted at different times are not in step.
 func UntilBeat(every time.Duration) time.Duration { return every - BootTime()%every }

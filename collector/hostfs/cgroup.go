@@ -21,8 +21,7 @@ const (
 	maxUnitName = 255
 )
 
-// Attribution is the owner that a cgroup path names: a container or, outside containers, a systemd
-// unit, never both.
+// Attribution is the owner that a cgroup path names: a container or, outside, a systemd unit.
 type Attribution struct {
 	// Container is zero outside containers. ID is empty for the cgroup of a whole pod, and if the path
 	// contains only a part of it; Runtime is empty if the path does not name it; QoS is empty if the
@@ -210,8 +209,7 @@ func isContainerID(s string) bool { return len(s) == containerIDLen && isHex(s) 
 
 // isPodUID reports whether s is 8-4-4-4-12 hex digits with the given separator, or the 32 without
 // separator that kubelet gives to static pods. The latter UID is the hash of the manifest: in the
-// API it is the annotation kubernetes.io/config.hash of the mirror pod, which has another UID
-// itself.
+// API it is the annotation kubernetes.io/config.hash of the mirror pod, whose own UID differs.
 func isPodUID(s string, sep byte) bool {
 	switch len(s) {
 	case 32:
@@ -242,8 +240,7 @@ func isUnit(name string) bool {
 	return i > 0 && (name[i:] == ".service" || name[i:] == ".scope")
 }
 
-// unescapeUnit decodes systemd's two escapes: "_" before a name that would look like a kernel file
-// (cg_escape), and \xHH.
+// unescapeUnit decodes systemd's escapes: \xHH, and "_" (cg_escape) before a kernel file's name.
 func unescapeUnit(s string) string {
 	s = strings.TrimPrefix(s, "_")
 	i := strings.Index(s, `\x`)

@@ -19,8 +19,8 @@ type CgroupLayout struct {
 	Controllers map[string]string // v1 controller ("memory") to mount point
 }
 
-// isV1Controller reports whether an option of a v1 hierarchy is a controller, unlike rw, xattr,
-// name=systemd and others.
+// isV1Controller reports whether an option of a v1 hierarchy is a controller, unlike rw or
+// name=systemd.
 func isV1Controller(option string) bool {
 	switch option {
 	case "blkio", "cpu", "cpuacct", "cpuset", "devices", "freezer", "hugetlb", "memory", "misc",
@@ -167,12 +167,12 @@ func fromCgroupRoot(namespace, p string) string {
 	return path.Clean("/" + namespace + below)
 }
 
-// CgroupFinder finds the path of a cgroup by its id, while the cgroup exists,
-// on the default (v2) hierarchy.
+// CgroupFinder finds the path of a cgroup by its id, while it exists, on the default (v2)
+// hierarchy.
 type CgroupFinder struct{ mount *os.File }
 
-// OpenCgroupFinder opens the v2 hierarchy; the caller must Close it. Finding
-// needs CAP_DAC_READ_SEARCH.
+// OpenCgroupFinder opens the v2 hierarchy; the caller must Close it. Find needs
+// CAP_DAC_READ_SEARCH.
 func (f FS) OpenCgroupFinder() (*CgroupFinder, error) {
 	layout, err := f.CgroupLayout()
 	if err != nil {
@@ -188,8 +188,7 @@ func (f FS) OpenCgroupFinder() (*CgroupFinder, error) {
 	return &CgroupFinder{mount: mount}, nil
 }
 
-// fileIDKernfs is FILEID_KERNFS: the type of handles that contain a 64-bit kernfs id (Linux 5.5,
-// commit 33c5ac917554).
+// fileIDKernfs is FILEID_KERNFS (v5.5, 33c5ac917554): handles that contain a 64-bit kernfs id.
 const fileIDKernfs = 0xfe
 
 // Find returns the path from the hierarchy's root, or ESTALE for a removed cgroup.

@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// CgroupMemoryUse is what a memory cgroup and its descendants use, in bytes, and its event counts
-// since it was created.
+// CgroupMemoryUse is what a memory cgroup and its descendants use, in bytes, with event counts.
 type CgroupMemoryUse struct {
 	V1           bool
 	Usage        uint64
@@ -56,9 +55,8 @@ func (f FS) CgroupMemoryUse(l CgroupLayout, path string) (CgroupMemoryUse, error
 	return f.memoryUseV2(dir)
 }
 
-// CgroupMemoryLimit reads the limit of the memory cgroup at path itself, in bytes. 0 means no
-// limit, as for the root of v2, which has no such file. It returns [fs.ErrNotExist] if the cgroup
-// is gone.
+// CgroupMemoryLimit reads the limit of the memory cgroup at path itself, in bytes; 0: none, as for
+// the root of v2, which has no such file. It returns [fs.ErrNotExist] if the cgroup is gone.
 func (f FS) CgroupMemoryLimit(l CgroupLayout, path string) (uint64, error) {
 	dir, v1, err := l.dir("memory", path)
 	if err != nil {
@@ -159,8 +157,7 @@ func (f FS) memoryUseV2(dir string) (m CgroupMemoryUse, err error) {
 	return m, errors.Join(errs...)
 }
 
-// MemoryCgroup returns the path of a process' memory cgroup: on v2 the lowest one that has the
-// memory controller.
+// MemoryCgroup returns the path of a process' memory cgroup: on v2 the lowest with that controller.
 func (f FS) MemoryCgroup(l CgroupLayout, pid int) (string, error) {
 	groups, err := f.ProcCgroups(pid)
 	if err != nil {

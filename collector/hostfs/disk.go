@@ -1,6 +1,7 @@
 package hostfs
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -83,8 +84,7 @@ func (f FS) DiskStat(disk string) (DiskStat, error) {
 	return s, nil
 }
 
-// Disks returns the kernel's names of the whole disks, sorted. RAM disks are omitted, because they
-// complete I/O at once.
+// Disks returns the names of the whole disks, sorted, except RAM disks, which complete I/O at once.
 func (f FS) Disks() ([]string, error) {
 	names, err := f.devices("/sys/block")
 	if err != nil {
@@ -98,8 +98,7 @@ func (f FS) Disks() ([]string, error) {
 	return names, nil
 }
 
-// sysBlockName returns a device's name as sysfs writes it ("cciss!c0d0"), after checking that it is
-// a name.
+// sysBlockName checks a device's name and returns it as sysfs writes it ("cciss!c0d0").
 func sysBlockName(device string) (string, error) {
 	name := strings.ReplaceAll(device, "/", "!")
 	if name == "" || name == "." || name == ".." || strings.IndexByte(name, 0) >= 0 {
@@ -151,8 +150,7 @@ func (f FS) Partitions(disk string) ([]string, error) {
 	return parts, nil
 }
 
-// maxStack bounds the devices of one stack of dm, md and partitions. A RAID may have many disks on
-// one level.
+// maxStack bounds the devices of one stack of dm, md (which may have many disks) and partitions.
 const maxStack = 256
 
 // Below returns the devices that a disk or partition consists of, down to the hardware: the disk of
@@ -223,13 +221,11 @@ func (f FS) diskOf(device string) string {
 
 // Disk returns the whole disk of a disk or partition.
 func (f FS) Disk(device string) (string, error) {
-	if _, _, err := f.DeviceNumber(device); err != nil {
+	major, minor, err := f.DeviceNumber(device)
+	if err != nil {
 		return "", err
 	}
-	if disk := f.diskOf(device); disk != "" {
-		return disk, nil
-	}
-	return device, nil
+	return cmp.Or(f.Device(major, minor).Parent, device), nil
 }
 
 // DiskValue returns the content of a file in the sysfs directory of a disk or partition

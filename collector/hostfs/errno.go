@@ -18,8 +18,7 @@ func ErrnoName(n int32) string {
 		return ""
 	}
 	switch e {
-	// Numbers with several names, where package unix uses another name than the kernel's code and
-	// messages.
+	// Numbers with several names, of which package unix does not use the kernel's.
 	case int64(unix.EDEADLK):
 		return "EDEADLK"
 	case int64(unix.EOPNOTSUPP):
@@ -28,8 +27,7 @@ func ErrnoName(n int32) string {
 		return "EBADMSG"
 	case int64(unix.EUCLEAN):
 		return "EUCLEAN"
-	// include/linux/errno.h: internal to the kernel, but seen in block completions (ENOTSUPP) and
-	// on sockets.
+	// include/linux/errno.h: internal, but seen in block completions (ENOTSUPP) and on sockets.
 	case 512:
 		return "ERESTARTSYS"
 	case 524:

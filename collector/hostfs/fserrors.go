@@ -211,8 +211,7 @@ func (f FS) Views(paths ...string) (all []string) {
 	return all
 }
 
-// firstAnswer asks through the [FS.Views] of the paths until one leads to the filesystem. It is an
-// error if none does.
+// firstAnswer asks through the [FS.Views] of the paths until one leads to the filesystem, or fails.
 func (f FS) firstAnswer(paths []string, ask func(p string) (bool, error)) (bool, error) {
 	var errs []error
 	for _, p := range f.Views(paths...) {
@@ -284,9 +283,8 @@ func (f FS) Ext4ShutDown(major, minor uint32, paths ...string) (bool, error) {
 const Ext4AbortedIn = "ext4_journal_check_start"
 
 // Ext4Stopped reports whether the ext4 of a mount accepts no writes without showing it, as from
-// d3476f3dad4a (v6.12, and backports to 6.1) until v6.15; device is its device's kernel name. That
-// is the case if it had an error since it was mounted, and that error or all errors end writing. It
-// reads the device.
+// d3476f3dad4a (v6.12, backports to 6.1) until v6.15; device is its device's kernel name. That is
+// so after an error since the mount, if that error or all errors end writing. It reads the device.
 func (f FS) Ext4Stopped(m *Mount, device string) (bool, error) {
 	if m.FSType != "ext4" || m.MountReadOnly || m.SuperReadOnly || m.EmergencyRO || m.Shutdown {
 		return false, nil

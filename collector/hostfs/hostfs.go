@@ -20,8 +20,7 @@ const (
 	largeFile  = 16 << 20 // a table: mountinfo of a node with thousands of mounts is a few hundred KiB
 )
 
-// ErrPath is returned for a relative name that leaves its tree, or whose top is missing, so that it
-// identifies nothing.
+// ErrPath is returned for a relative name that leaves its tree, or whose top is unknown.
 var ErrPath = errors.New("not a path below its tree")
 
 // FS is a view of the node's filesystems below a root. The zero FS is the real
@@ -102,8 +101,7 @@ func parsed[T any](f FS, p string, limit int64, parse func(string) (T, error)) (
 	return parse(s)
 }
 
-// numbers returns the names in a directory that are numbers, in the kernel's order. It reads at
-// most limit names; -1: all.
+// numbers returns the names in a directory that are numbers, at most limit (-1: all), unsorted.
 func (f FS) numbers(p string, limit int) ([]int, error) {
 	dir, err := os.Open(f.Path(p))
 	if err != nil {
@@ -180,8 +178,7 @@ func (f FS) RealPath(p string) (string, error) {
 	return os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 }
 
-// Open opens the file or folder that p leads to on the node, like [FS.Resolve], for reading. It
-// does not block on a named pipe.
+// Open opens the file or folder that p leads to, like [FS.Resolve]. It does not block on a pipe.
 func (f FS) Open(p string) (*os.File, error) {
 	fd, err := f.Resolve(p)
 	if err != nil {
@@ -195,8 +192,7 @@ func (f FS) Open(p string) (*os.File, error) {
 	return file, nil
 }
 
-// ReadFile returns at most the first limit bytes of the file that p leads to on the node, like
-// [FS.Resolve].
+// ReadFile returns at most the first limit bytes of the file that p leads to; see [FS.Resolve].
 func (f FS) ReadFile(p string, limit int64) ([]byte, error) {
 	file, err := f.Open(p)
 	if err != nil {

@@ -43,8 +43,7 @@ type KernelRecord struct {
 //	 KEY=value
 //
 // It sets every field of r. If only the sequence number can be parsed, Seq is set, and seqOK is
-// true besides the error. It does not allocate once r has held a text with escapes of the same
-// length.
+// true besides the error. It does not allocate once r has held an escaped text as long.
 func ParseKernelRecord(b []byte, r *KernelRecord) (seqOK bool, err error) {
 	*r = KernelRecord{unescaped: r.unescaped}
 	prefix, b, ok := recordNumber(b)

@@ -48,8 +48,7 @@ type Mount struct {
 }
 
 // ParseMounts parses the text of mountinfo. The library handles the fields and their octal escapes.
-// It fails at a line longer than bufio.Scanner allows (an overlay of hundreds of layers), so such
-// lines are omitted.
+// It fails at a line longer than bufio.Scanner allows (an overlay of hundreds of layers): omitted.
 func ParseMounts(r io.Reader) ([]Mount, error) {
 	text, err := io.ReadAll(io.LimitReader(r, largeFile))
 	if err != nil {
@@ -92,8 +91,7 @@ func ParseMounts(r io.Reader) ([]Mount, error) {
 // maxMountLine is the limit of bufio.Scanner, minus the line feed.
 const maxMountLine = bufio.MaxScanTokenSize - 1
 
-// dropLongLines removes lines that are too long for the library. It returns b itself if there are
-// none, which is usual.
+// dropLongLines removes lines that are too long for the library. It usually returns b itself.
 func dropLongLines(b []byte) []byte {
 	tooLong := func(line []byte) bool { return len(line) > maxMountLine }
 	for line := range bytes.Lines(b) {

@@ -27,8 +27,7 @@ func parseNetNS(link string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// NetNS returns the inode of a process' network namespace, which identifies it on this node while
-// it exists.
+// NetNS returns the inode of a process' network namespace, its identity while it exists.
 func (f FS) NetNS(pid int) (uint32, error) {
 	link, err := os.Readlink(f.Path(procPath(pid, "ns/net")))
 	if err != nil {
@@ -38,8 +37,7 @@ func (f FS) NetNS(pid int) (uint32, error) {
 }
 
 // NetNamespaces returns the network namespaces that have processes, ordered by their lowest pid, at
-// most limit of them. Processes that end meanwhile or can't be read are skipped; namespaces without
-// processes are not found.
+// most limit of them. Processes that end meanwhile or can't be read are skipped.
 func (f FS) NetNamespaces(limit int) ([]NetNamespace, error) {
 	pids, err := f.PIDs()
 	if err != nil {

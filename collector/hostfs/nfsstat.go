@@ -87,8 +87,7 @@ func (m *NFSMount) addTransport(protocol string, fields []string) {
 	}
 }
 
-// NFSMounts returns the NFS mounts of the node's init with their counters or, if those can't be
-// read, of this process.
+// NFSMounts returns the NFS mounts of the node's init or, if they can't be read, of this process.
 func (f FS) NFSMounts() ([]NFSMount, error) {
 	s, err := f.read("/proc/1/mountstats", largeFile)
 	if err != nil {

@@ -136,8 +136,7 @@ const (
 var ErrNoNVMe = errors.New("not an NVMe device")
 
 // NVMeHealth reads the health log from the controller of an NVMe disk, given by its kernel name. It
-// needs CAP_SYS_ADMIN. If the controller hangs, the call blocks until the driver's timeout of one
-// minute.
+// needs CAP_SYS_ADMIN. If the controller hangs, it blocks until the driver's timeout, one minute.
 func (f FS) NVMeHealth(disk string) (NVMeHealth, error) {
 	name, err := sysBlockName(disk)
 	if err != nil || !strings.HasPrefix(name, "nvme") {

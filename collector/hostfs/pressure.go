@@ -7,12 +7,10 @@ import (
 	"strings"
 )
 
-// Pressure is the pressure stall information of one resource: the percentage of the last 10 s
-// in which tasks waited for it.
+// Pressure of a resource is the percentage of the last 10 s in which tasks waited for it (PSI).
 type Pressure struct{ Some, Full float64 } // at least one task; all non-idle tasks
 
-// ParsePressure parses the text of /proc/pressure/* and memory.pressure. CPU has no "full" before
-// 5.13.
+// ParsePressure parses /proc/pressure/* and memory.pressure. CPU has no "full" before 5.13.
 func ParsePressure(s string) (p Pressure, err error) {
 	found := false
 	for line := range strings.Lines(s) {

@@ -14,11 +14,9 @@ import (
 )
 
 const (
-	// maxComm exceeds every name: TASK_COMM_LEN is 16, but kernel threads show up to 63 bytes in
-	// /proc.
+	// maxComm exceeds every name: TASK_COMM_LEN is 16, but kernel threads show up to 63 bytes.
 	maxComm = 64
-	// maxCmdline bounds the part of a command line that is shown; a command line may have
-	// megabytes.
+	// maxCmdline bounds what is shown of a command line, which may have megabytes.
 	maxCmdline = 1024
 	// userHZ is the unit of times in /proc/PID/stat on every architecture that Go supports on
 	// Linux. It is not the kernel's HZ.
@@ -183,8 +181,7 @@ func (f FS) ProcCgroups(pid int) ([]ProcCgroup, error) {
 	return groups, err
 }
 
-// ThreadStates returns the states of a process' threads from /proc, at most limit of them, the main
-// thread first.
+// ThreadStates returns the states of at most limit threads of a process, the main thread first.
 func (f FS) ThreadStates(pid, limit int) ([]Stat, error) {
 	tids, err := f.numbers(procPath(pid, "task"), limit)
 	if err != nil {

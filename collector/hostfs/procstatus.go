@@ -12,8 +12,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// ProcStatus is the content of /proc/PID/status. Sizes are in bytes; they are 0 for kernel threads
-// and zombies.
+// ProcStatus is from /proc/PID/status. Sizes are in bytes, and 0 for kernel threads and zombies.
 type ProcStatus struct {
 	Threads                    int
 	TGID, UID                  uint32
@@ -156,8 +155,7 @@ func (f FS) Executable(pid int) (string, error) {
 // Caps is a set of capabilities: bit n is capability n.
 type Caps uint64
 
-// capNames returns the capabilities of include/uapi/linux/capability.h in order,
-// without CAP_.
+// capNames returns the capabilities of include/uapi/linux/capability.h in order, without CAP_.
 func capNames() []string {
 	return []string{
 		"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID",
@@ -175,8 +173,7 @@ func CapNumber(name string) (int, bool) {
 	return i, i >= 0
 }
 
-// EffectiveCaps returns the effective capabilities of this process. A seccomp filter or LSM may
-// forbid more.
+// EffectiveCaps returns this process' effective capabilities. Seccomp or an LSM may forbid more.
 func (f FS) EffectiveCaps() (Caps, error) {
 	p, err := parsed(f, "/proc/self/status", statusFile, ParseProcStatus)
 	return p.CapEff, err

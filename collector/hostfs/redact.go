@@ -10,8 +10,7 @@ import (
 const Redacted = "[redacted]"
 
 var (
-	// secretName matches names of flags and variables whose values are secrets: words anywhere, or
-	// parts between dashes.
+	// secretName matches names of secrets: words anywhere in them, or parts between dashes.
 	secretName = regexp.MustCompile(`(?i)(password|passwd|passphrase|secret|credential|api[-_.]?key|access[-_.]?key|private[-_.]?key|key[-_.]?data|authorization)` +
 		`|(?i)(^|[-_.])(pass|pwd|pw|token|auth|jwt|bearer|cookie)($|[-_.])`) //nolint:gochecknoglobals // a constant
 	// secretCamel does the same for names like accessToken.
@@ -241,8 +240,7 @@ func afterValue(text string) string {
 	return text[quote:]
 }
 
-// redactWords redacts the words of a text as if they were arguments, and keeps what is between
-// them.
+// redactWords redacts the words of a text like arguments, and keeps what is between them.
 func redactWords(text string) string {
 	words := strings.Fields(text)
 	var b strings.Builder

@@ -19,8 +19,7 @@ const (
 	// loaded since), or a failed read is retried: one read costs 0.1 s.
 	symbolsRetry = time.Minute
 	// modulesEvery limits how often a hit in a module causes another read of the module list, which
-	// takes 0.1 ms. The check is needed because the memory of an unloaded module, or of its init
-	// section, is reused.
+	// takes 0.1 ms. Memory of an unloaded module, or of its init section, is reused.
 	modulesEvery = 100 * time.Millisecond
 	// kernelHalf is the lower bound of kernel addresses on every 64-bit architecture with BPF that
 	// splits its address space.
@@ -104,8 +103,7 @@ func (s *Symbols) load() {
 	}
 }
 
-// modulesChanged reports whether the loaded modules or their addresses have changed since the table
-// was read; the caller holds mu.
+// modulesChanged reports whether modules or addresses changed since load; the caller holds mu.
 func (s *Symbols) modulesChanged() bool {
 	now := time.Now()
 	if now.Sub(s.lookedAt) < modulesEvery {
