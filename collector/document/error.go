@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/display"
@@ -25,25 +24,20 @@ const maxShown = 4096
 // Error returns "file:line:column: field: text" without the parts that are unknown. Terminal
 // control characters are escaped, because parsers quote the file as it is.
 func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString(display.Safe(e.File, maxShown))
+	where := display.Safe(e.File, maxShown)
 	if e.Line > 0 {
-		b.WriteByte(':')
-		b.WriteString(strconv.Itoa(e.Line))
+		where += fmt.Sprintf(":%d", e.Line)
 		if e.Column > 0 {
-			b.WriteByte(':')
-			b.WriteString(strconv.Itoa(e.Column))
+			where += fmt.Sprintf(":%d", e.Column)
 		}
 	}
-	if b.Len() > 0 {
-		b.WriteString(": ")
+	text := display.Safe(e.Msg, maxShown)
+	for _, before := range []string{display.Safe(e.Field, maxShown), where} {
+		if before != "" {
+			text = before + ": " + text
+		}
 	}
-	if e.Field != "" {
-		b.WriteString(display.Safe(e.Field, maxShown))
-		b.WriteString(": ")
-	}
-	b.WriteString(display.Safe(e.Msg, maxShown))
-	return b.String()
+	return text
 }
 
 // Errors is every mistake found, ordered by file and line.
@@ -59,18 +53,14 @@ const maxErrors = 100
 
 // Error returns a line for each mistake.
 func (es Errors) Error() string {
-	var b strings.Builder
-	for i, e := range es {
-		if i == maxErrors {
-			b.WriteString("\nand " + strconv.Itoa(len(es)-maxErrors) + " more")
-			break
-		}
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(e.Error())
+	var lines []string
+	for _, e := range es[:min(len(es), maxErrors)] {
+		lines = append(lines, e.Error())
 	}
-	return b.String()
+	if more := len(es) - maxErrors; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Unwrap lets errors.As find each mistake.

@@ -159,15 +159,21 @@ func (d *Object) Text(key string) string {
 
 // Child returns the value at a key, or nil if n is nil, not a mapping, or does not have the key.
 func Child(n *yaml.Node, key string) *yaml.Node {
+	_, value := entry(n, key)
+	return value
+}
+
+// entry returns a key and its value.
+func entry(n *yaml.Node, key string) (k, value *yaml.Node) {
 	if n == nil || n.Kind != yaml.MappingNode {
-		return nil
+		return nil, nil
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {
-			return n.Content[i+1]
+			return n.Content[i], n.Content[i+1]
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // IsNull reports whether a node is null.

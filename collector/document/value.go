@@ -1,6 +1,9 @@
 package document
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"math"
 	"regexp"
 	"slices"
@@ -100,13 +103,19 @@ func (d *Object) FindKey(path string) *yaml.Node {
 	if i := strings.LastIndexByte(path, '.'); i >= 0 {
 		parent, key = path[:i], path[i+1:]
 	}
-	n := d.Find(parent)
-	if n.Kind == yaml.MappingNode {
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == key {
-				return n.Content[i]
-			}
-		}
+	if k, _ := entry(d.Find(parent), key); k != nil {
+		return k
 	}
 	return d.Find(path)
+}
+
+// EncodeYAML returns a document as YAML text, indented by two.
+func EncodeYAML(doc *yaml.Node) ([]byte, error) {
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
+	enc.SetIndent(2)
+	if err := errors.Join(enc.Encode(doc), enc.Close()); err != nil {
+		return nil, fmt.Errorf("write YAML: %w", err)
+	}
+	return out.Bytes(), nil
 }
