@@ -3,8 +3,8 @@ package logpattern
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
-	"strings"
 )
 
 // Bounds of patterns. Each is far above what rules for a node need, and low enough that no set
@@ -25,8 +25,6 @@ const (
 	maxName = 256
 	// maxLogs bounds the list of a pattern's logs.
 	maxLogs = 64
-	// maxLogName bounds the name of a log.
-	maxLogName = 63
 	// maxCaptures is how many named groups are reported.
 	maxCaptures = 16
 	// maxProgram is the maximum number of instructions of a compiled expression; NPD's have about
@@ -165,19 +163,16 @@ func (s *Set) Pattern(i int) Pattern { return s.patterns[i].Pattern }
 
 // Unfiltered returns the indexes of the patterns without a literal, such as `\d+ errors?|\w+`:
 // their expression runs on every line.
-func (s *Set) Unfiltered() []int { return s.always.list() }
-
-// ValidLog reports whether name is valid for a log: it becomes a file name and part of a stem.
-func ValidLog(name string) bool {
-	if name == "" || len(name) > maxLogName || strings.ContainsRune("._-", rune(name[0])) {
-		return false
-	}
-	for _, c := range []byte(name) {
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
-		default:
-			return false
+func (s *Set) Unfiltered() (all []int) {
+	for i, c := range s.patterns {
+		if len(c.literals) == 0 {
+			all = append(all, i)
 		}
 	}
-	return true
+	return all
 }
+
+// ValidLog reports whether name is valid for a log: it becomes a file name and part of a stem.
+func ValidLog(name string) bool { return logName.MatchString(name) }
+
+var logName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`) //nolint:gochecknoglobals // a constant

@@ -5,11 +5,8 @@ import (
 	"slices"
 )
 
-// unlimited is the number of newlines if the expression doesn't bound it.
-const unlimited = -1
-
-// tooLarge is where programSize stops counting.
-const tooLarge = 1 << 30
+// unlimited is where counting stops, and the number of newlines if the expression doesn't bound it.
+const unlimited = 1 << 30
 
 // programSize estimates how many instructions package regexp compiles an expression to, without
 // compiling it: repetitions make a short expression large, because each one is written out.
@@ -36,7 +33,7 @@ func programSize(re *syntax.Regexp) int {
 	default:
 		size++
 	}
-	return min(size, tooLarge)
+	return min(size, unlimited)
 }
 
 // classSize returns the additional size of the expression's classes, as a number of instructions
@@ -68,25 +65,18 @@ func newlines(re *syntax.Regexp) (least, most int) {
 	case syntax.OpConcat, syntax.OpCapture:
 		for _, sub := range re.Sub {
 			l, m := newlines(sub)
-			least, most = least+l, add(most, m)
+			least, most = min(least+l, unlimited), min(most+m, unlimited)
 		}
 	case syntax.OpAlternate:
-		least = tooLarge
+		least = unlimited
 		for _, sub := range re.Sub {
 			l, m := newlines(sub)
-			least, most = min(least, l), larger(most, m)
+			least, most = min(least, l), max(most, m)
 		}
 	case syntax.OpStar, syntax.OpPlus, syntax.OpQuest, syntax.OpRepeat:
 		atLeast, atMost := repetitions(re)
 		l, m := newlines(re.Sub[0])
-		least = min(l*atLeast, tooLarge)
-		switch {
-		case m == 0 || atMost == 0:
-		case m == unlimited || atMost == unlimited:
-			most = unlimited
-		default:
-			most = min(m*atMost, tooLarge)
-		}
+		least, most = min(l*atLeast, unlimited), min(m*atMost, unlimited)
 	}
 	return least, most
 }
@@ -99,23 +89,11 @@ func repetitions(re *syntax.Regexp) (atLeast, atMost int) {
 		return 1, unlimited
 	case syntax.OpQuest:
 		return 0, 1
-	default:
-		return re.Min, re.Max // Max is -1 for no limit
 	}
-}
-
-func add(a, b int) int {
-	if a == unlimited || b == unlimited {
-		return unlimited
+	if re.Max < 0 {
+		return re.Min, unlimited
 	}
-	return min(a+b, tooLarge)
-}
-
-func larger(a, b int) int {
-	if a == unlimited || b == unlimited {
-		return unlimited
-	}
-	return max(a, b)
+	return re.Min, re.Max
 }
 
 // withinLine reports whether every match lies in one line and does not depend on anything before
