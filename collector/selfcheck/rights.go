@@ -3,8 +3,10 @@ package selfcheck
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -63,6 +65,16 @@ func Drop(names []string, programs bool) (dropped []string, err error) {
 		return nil, fmt.Errorf("capset: %w", err)
 	}
 	return slices.Clip(dropped), nil
+}
+
+// capset sets the capabilities of each thread: a header without a pid applies to the calling
+// thread.
+func capset(header *unix.CapUserHeader, data *[2]unix.CapUserData) error {
+	header.Pid = 0
+	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(header)), uintptr(unsafe.Pointer(data)), 0)
+	runtime.KeepAlive(header)
+	runtime.KeepAlive(data)
+	return ofThreads(errno)
 }
 
 // allThreads makes a system call on each thread.

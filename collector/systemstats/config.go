@@ -1,6 +1,7 @@
 package systemstats
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -61,15 +62,9 @@ func (c Config) check() (*settings, error) {
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if s.InvokeInterval < 0 {
 		wrong("invokeInterval %v: want more than 0", s.InvokeInterval)
-	} else if s.InvokeInterval == 0 {
-		s.InvokeInterval = DefaultInvokeInterval
 	}
-	if s.ProcPath == "" {
-		s.ProcPath = "/proc"
-	}
-	if s.SysPath == "" {
-		s.SysPath = "/sys"
-	}
+	s.InvokeInterval = cmp.Or(s.InvokeInterval, DefaultInvokeInterval)
+	s.ProcPath, s.SysPath = cmp.Or(s.ProcPath, "/proc"), cmp.Or(s.SysPath, "/sys")
 	if s.ExcludeInterfaceRegexp != "" {
 		var err error
 		if s.exclude, err = regexp.Compile(s.ExcludeInterfaceRegexp); err != nil {

@@ -5,22 +5,6 @@ import (
 	"unicode"
 )
 
-// Labels, with node-problem-detector's names.
-const (
-	labelDevice    = "device_name"
-	labelDirection = "direction"
-	labelState     = "state"
-	labelFSType    = "fs_type"
-	labelOptions   = "mount_option"
-	labelFeature   = "os_feature"
-	labelValue     = "value"
-	labelOS        = "os_version"
-	labelKernel    = "kernel_version"
-	labelInterface = "interface_name"
-	labelCPU       = "cpu"
-	labelStage     = "stage"
-)
-
 // metric is a metric that can be reported.
 type metric struct {
 	id      string // in the configuration; the part before "/" is not the component
@@ -29,11 +13,13 @@ type metric struct {
 	labels  []string
 }
 
-// table lists the metrics.
+// table lists the metrics, with node-problem-detector's names of labels.
 func table() []metric {
+	device, directed := []string{"device_name"}, []string{"device_name", "direction"}
+	mounted, state := []string{"device_name", "fs_type", "mount_option", "state"}, []string{"state"}
 	m := []metric{
 		{"cpu/runnable_task_count", false, "The average number of runnable tasks in the run-queue during the last minute.", nil},
-		{"cpu/usage_time", true, "CPU time by state, in ticks of 1/100 second.", []string{labelState}},
+		{"cpu/usage_time", true, "CPU time by state, in ticks of 1/100 second.", state},
 		{"cpu/load_1m", false, "CPU average load (1m).", nil},
 		{"cpu/load_5m", false, "CPU average load (5m).", nil},
 		{"cpu/load_15m", false, "CPU average load (15m).", nil},
@@ -41,27 +27,27 @@ func table() []metric {
 		{"system/procs_running", false, "Number of processes currently running.", nil},
 		{"system/procs_blocked", false, "Number of processes currently blocked.", nil},
 		{"system/interrupts_total", true, "Total number of interrupts serviced.", nil},
-		{"system/cpu_stat", true, "Time each CPU spent in each stage, in seconds.", []string{labelCPU, labelStage}},
-		{"disk/io_time", true, "The IO time spent on the disk, in ms.", []string{labelDevice}},
-		{"disk/weighted_io", true, "The weighted IO on the disk, in ms.", []string{labelDevice}},
-		{"disk/avg_queue_len", false, "The average queue length on the disk during the last interval.", []string{labelDevice}},
-		{"disk/operation_count", true, "Disk operations count.", []string{labelDevice, labelDirection}},
-		{"disk/merged_operation_count", true, "Disk merged operations count.", []string{labelDevice, labelDirection}},
-		{"disk/operation_bytes_count", true, "Bytes transferred in disk operations.", []string{labelDevice, labelDirection}},
-		{"disk/operation_time", true, "Time spent in disk operations, in ms.", []string{labelDevice, labelDirection}},
-		{"disk/bytes_used", false, "Disk bytes by state, in bytes.", []string{labelDevice, labelFSType, labelOptions, labelState}},
-		{"disk/percent_used", false, "Disk utilization percentage by state.", []string{labelDevice, labelFSType, labelOptions, labelState}},
-		{"host/uptime", false, "The uptime of the operating system, in seconds.", []string{labelKernel, labelOS}},
-		{"memory/bytes_used", false, "Memory usage by each memory state, in bytes. Summing values of all states yields the total memory on the node.", []string{labelState}},
-		{"memory/percent_used", false, "Memory usage in percentage of total memory.", []string{labelState}},
-		{"memory/anonymous_used", false, "Anonymous memory usage, in bytes.", []string{labelState}},
-		{"memory/page_cache_used", false, "Page cache memory usage, in bytes.", []string{labelState}},
+		{"system/cpu_stat", true, "Time each CPU spent in each stage, in seconds.", []string{"cpu", "stage"}},
+		{"disk/io_time", true, "The IO time spent on the disk, in ms.", device},
+		{"disk/weighted_io", true, "The weighted IO on the disk, in ms.", device},
+		{"disk/avg_queue_len", false, "The average queue length on the disk during the last interval.", device},
+		{"disk/operation_count", true, "Disk operations count.", directed},
+		{"disk/merged_operation_count", true, "Disk merged operations count.", directed},
+		{"disk/operation_bytes_count", true, "Bytes transferred in disk operations.", directed},
+		{"disk/operation_time", true, "Time spent in disk operations, in ms.", directed},
+		{"disk/bytes_used", false, "Disk bytes by state, in bytes.", mounted},
+		{"disk/percent_used", false, "Disk utilization percentage by state.", mounted},
+		{"host/uptime", false, "The uptime of the operating system, in seconds.", []string{"kernel_version", "os_version"}},
+		{"memory/bytes_used", false, "Memory usage by each memory state, in bytes. Summing values of all states yields the total memory on the node.", state},
+		{"memory/percent_used", false, "Memory usage in percentage of total memory.", state},
+		{"memory/anonymous_used", false, "Anonymous memory usage, in bytes.", state},
+		{"memory/page_cache_used", false, "Page cache memory usage, in bytes.", state},
 		{"memory/unevictable_used", false, "Unevictable memory usage, in bytes.", nil},
-		{"memory/dirty_used", false, "Dirty pages usage, in bytes: waiting to be written back (dirty), being written back (writeback).", []string{labelState}},
-		{"system/os_feature", false, "OS features; 1 if the feature is enabled and 0 if it is not.", []string{labelFeature, labelValue}},
+		{"memory/dirty_used", false, "Dirty pages usage, in bytes: waiting to be written back (dirty), being written back (writeback).", state},
+		{"system/os_feature", false, "OS features; 1 if the feature is enabled and 0 if it is not.", []string{"os_feature", "value"}},
 	}
 	for _, n := range netTable() {
-		m = append(m, metric{"net/" + n.id, true, n.help, []string{labelInterface}})
+		m = append(m, metric{"net/" + n.id, true, n.help, []string{"interface_name"}})
 	}
 	return m
 }
