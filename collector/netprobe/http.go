@@ -128,30 +128,22 @@ func (p *Probe) transport(at *Progress, host string) *http.Transport {
 func (p *Progress) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		TLSHandshakeStart: func() {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.r.Phase, p.handshake = PhaseTLS, time.Now()
+			p.note(func(r *Result) { r.Phase, p.handshake = PhaseTLS, time.Now() })
 		},
 		TLSHandshakeDone: func(_ tls.ConnectionState, err error) {
-			p.mu.Lock()
-			defer p.mu.Unlock()
 			if err == nil {
-				p.r.TLS, p.r.Phase = time.Since(p.handshake), PhaseRequest
+				p.note(func(r *Result) { r.TLS, r.Phase = time.Since(p.handshake), PhaseRequest })
 			}
 		},
 		WroteRequest: func(w httptrace.WroteRequestInfo) {
-			p.mu.Lock()
-			defer p.mu.Unlock()
 			if w.Err == nil {
-				p.requested, p.r.Phase = time.Now(), PhaseAnswer
+				p.note(func(r *Result) { p.requested, r.Phase = time.Now(), PhaseAnswer })
 			}
 		},
 		GotFirstResponseByte: func() {
-			p.mu.Lock()
-			defer p.mu.Unlock()
 			// A response caused by the end of the probe is not an answer.
 			if end, ok := p.ctx.Deadline(); p.ctx.Err() == nil && (!ok || time.Now().Before(end)) {
-				p.r.FirstByte = time.Since(p.requested)
+				p.note(func(r *Result) { r.FirstByte = time.Since(p.requested) })
 			}
 		},
 	})

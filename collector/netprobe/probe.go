@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 )
 
@@ -112,7 +113,7 @@ func (p *Probe) RunWithin(ctx context.Context, timeout time.Duration) Result {
 func (p *Probe) Run(ctx context.Context, at *Progress) Result {
 	began := time.Now()
 	at.ctx = ctx
-	at.enter(PhaseConnect)
+	at.note(func(r *Result) { r.Phase = PhaseConnect })
 	var err error
 	switch p.Protocol {
 	case HTTP, HTTPS:
@@ -139,4 +140,52 @@ func (p *Probe) tcp(ctx context.Context, at *Progress) error {
 		}
 	}
 	return c.Close()
+}
+
+// Progress is the progress of a running probe. Its zero value is ready for one run.
+type Progress struct {
+	ctx context.Context // of the run
+
+	mu                   sync.Mutex
+	r                    Result
+	handshake, requested time.Time
+	conns                []*conn // all connections; redirects cause more than one
+	ended                bool    // connections made later are closed at once
+}
+
+// Phase returns the probe's current phase.
+func (p *Progress) Phase() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.r.Phase
+}
+
+// note records progress.
+func (p *Progress) note(fn func(*Result)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fn(&p.r)
+}
+
+// end returns the probe's result. It reads what the kernel knows about the connection before
+// closing it, unless the connection is closed already.
+func (p *Progress) end(took time.Duration, err error) Result {
+	p.mu.Lock()
+	conns := p.conns
+	p.ended = true
+	p.mu.Unlock()
+	for i, c := range conns {
+		if i == len(conns)-1 {
+			facts := c.facts()
+			p.note(func(r *Result) { r.Conn = facts })
+		}
+		_ = c.Close() // nothing that was sent matters any more
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.r.Took, p.r.Err = took, err
+	if err == nil {
+		p.r.Phase = PhaseDone
+	}
+	return p.r
 }

@@ -3,6 +3,7 @@ package pods_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
@@ -93,7 +94,7 @@ func TestPod(t *testing.T) {
 				Name: "web", ID: "containerd://8a1f", State: probe.Running, StartedAt: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC),
 				Started: true, Ready: true, Restarts: 2, CPULimit: 2000,
 				Liveness: spec(probe.Spec{
-					Handler: probe.HTTP, Port: 8080, Path: "/", Headers: []probe.Header{{Name: "Host", Value: "shop.example"}, {Name: "X", Value: "1"}},
+					Handler: probe.HTTP, Port: 8080, Path: "/", Headers: http.Header{"Host": {"shop.example"}, "X": {"1"}},
 					InitialDelay: 5 * time.Second, Timeout: 2 * time.Second, Period: 3 * time.Second, FailureThreshold: 4,
 				}),
 				Readiness: spec(probe.Spec{Handler: probe.GRPC, Port: 9090, Service: "shop.v1", SuccessThreshold: 2}),

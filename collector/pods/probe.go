@@ -2,6 +2,7 @@ package pods
 
 import (
 	"cmp"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -98,7 +99,10 @@ func httpGet(s *probe.Spec, g *corev1.HTTPGetAction, c *corev1.Container, at Fie
 	}
 	s.Host, s.Path = g.Host, path(g.Path)
 	for _, h := range g.HTTPHeaders {
-		s.Headers = append(s.Headers, probe.Header{Name: h.Name, Value: h.Value})
+		if s.Headers == nil {
+			s.Headers = http.Header{}
+		}
+		s.Headers.Add(h.Name, h.Value)
 	}
 	return nil
 }
@@ -143,8 +147,10 @@ func port(p intstr.IntOrString, c *corev1.Container, field string, at FieldError
 
 func size(s *probe.Spec) int {
 	n := len(s.Host) + len(s.Path) + len(s.Service)
-	for _, h := range s.Headers {
-		n += len(h.Name) + len(h.Value)
+	for name, values := range s.Headers {
+		for _, value := range values {
+			n += len(name) + len(value)
+		}
 	}
 	for _, arg := range s.Command {
 		n += len(arg)

@@ -36,7 +36,6 @@ const maxPods = 1100
 type Manager struct {
 	cfg     Config
 	results map[Kind]*Results
-	desc    descriptions
 
 	// change is held while pods are added and removed, a worker's turn while an outcome is
 	// counted and reported. mu guards the fields that both use. Lock them in this order.
@@ -68,7 +67,7 @@ func New(cfg Config) *Manager {
 		cfg.Report = func(*event.Event) {}
 	}
 	m := &Manager{
-		cfg: cfg, results: map[Kind]*Results{}, desc: describe(),
+		cfg: cfg, results: map[Kind]*Results{},
 		pods: map[string]*entry{}, workers: map[Key]*worker{},
 	}
 	for _, k := range Kinds() {
@@ -199,7 +198,9 @@ func (m *Manager) hire(e *entry, k Key, spec *Spec) *worker {
 	if feed == event.ProbeActive {
 		w.trigger = make(chan struct{}, 1)
 	}
-	w.shown = m.figures.admit()
+	if w.shown = m.figures.shown < maxShown; w.shown {
+		m.figures.shown++
+	}
 	e.workers = append(e.workers, w)
 	m.workers[k] = w
 	return w
@@ -256,4 +257,41 @@ func (e *entry) container(name string) *Container {
 		}
 	}
 	return nil
+}
+
+// Results returns the results of a kind, or nil for an unknown kind.
+func (m *Manager) Results(k Kind) *Results { return m.results[k] }
+
+// Pods returns all pods, as last added; they must not be changed.
+func (m *Manager) Pods() []*Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pods := make([]*Pod, 0, len(m.pods))
+	for _, e := range m.pods {
+		pods = append(pods, e.pod)
+	}
+	return pods
+}
+
+// Pod returns one pod, as last added; it must not be changed.
+func (m *Manager) Pod(uid string) (*Pod, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.pods[uid]
+	if e == nil {
+		return nil, false
+	}
+	return e.pod, true
+}
+
+// started reports whether a container has started: it is running and its startup probe, if any,
+// has succeeded; mu is held.
+func (m *Manager) started(p *Pod, c *Container) bool {
+	if c.State != Running {
+		return false
+	}
+	if result, ok := m.results[Startup].Get(c.ID); ok {
+		return result == Success
+	}
+	return c.Started || m.workers[Key{PodUID: p.UID, Container: c.Name, Kind: Startup}] == nil
 }

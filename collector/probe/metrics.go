@@ -13,21 +13,6 @@ type figures struct {
 	refusedPods uint64
 }
 
-// admit reports whether one more worker may have series, and counts it.
-func (f *figures) admit() bool {
-	if f.shown >= maxShown {
-		return false
-	}
-	f.shown++
-	return true
-}
-
-func (f *figures) release(shown bool) {
-	if shown {
-		f.shown--
-	}
-}
-
 // bump counts a result; mu is held.
 func (m *Manager) bump(w *worker, r Result) {
 	if w.shown {
@@ -37,35 +22,30 @@ func (m *Manager) bump(w *worker, r Result) {
 	m.figures.overflowed[r]++
 }
 
-type descriptions struct {
-	results, overflowed, workers, ignored, refused, dropped *prometheus.Desc
+// Exporter exports metrics for Describe or Collect, so that each metric is defined once, beside its
+// values. One of the channels is nil.
+type Exporter struct {
+	Descs   chan<- *prometheus.Desc
+	Metrics chan<- prometheus.Metric
 }
 
-func describe() descriptions {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
+// Metric describes a metric. It returns a function that sends one series, with its labels' values.
+func (e Exporter) Metric(kind prometheus.ValueType, name, help string, labels ...string) func(n float64, values ...string) {
+	desc := prometheus.NewDesc(name, help, labels, nil)
+	if e.Descs != nil {
+		e.Descs <- desc
+		return func(float64, ...string) {}
 	}
-	return descriptions{
-		results: desc("kernosis_probe_results_total",
-			"Probes of a container, by result; unknown: the probe could not be run, or kubelet may not have counted its failure. Removed when the probe is no longer run.",
-			"namespace", "pod", "container", "probe_type", "result", "feed"),
-		overflowed: desc("kernosis_probe_results_overflowed_total",
-			"Probes that have no series of their own, because there are too many.", "result"),
-		workers: desc("kernosis_probe_workers", "Probes that are counted.", "probe_type", "feed"),
-		ignored: desc("kernosis_probe_outcomes_ignored_total",
-			"Probes that were observed but not counted: no such probe exists, or it was not due."),
-		refused: desc("kernosis_probe_pods_refused_total", "Times that a pod was ignored because there are too many."),
-		dropped: desc("kernosis_probe_updates_dropped_total", "Changes of results that were dropped because their reader was too slow.", "probe_type"),
+	return func(n float64, values ...string) {
+		e.Metrics <- prometheus.MustNewConstMetric(desc, kind, n, values...)
 	}
 }
 
 // Describe implements prometheus.Collector.
-func (m *Manager) Describe(ch chan<- *prometheus.Desc) {
-	d := &m.desc
-	for _, desc := range []*prometheus.Desc{d.results, d.overflowed, d.workers, d.ignored, d.refused, d.dropped} {
-		ch <- desc
-	}
-}
+func (m *Manager) Describe(ch chan<- *prometheus.Desc) { m.export(Exporter{Descs: ch}) }
+
+// Collect implements prometheus.Collector.
+func (m *Manager) Collect(ch chan<- prometheus.Metric) { m.export(Exporter{Metrics: ch}) }
 
 // series identifies a series of results. Two pods of the same name, the second created while the
 // first one ends, share theirs.
@@ -75,8 +55,7 @@ type series struct {
 	feed                      string
 }
 
-// Collect implements prometheus.Collector.
-func (m *Manager) Collect(ch chan<- prometheus.Metric) {
+func (m *Manager) export(to Exporter) {
 	type group struct {
 		kind Kind
 		feed string
@@ -98,25 +77,32 @@ func (m *Manager) Collect(ch chan<- prometheus.Metric) {
 	f := m.figures
 	m.mu.Unlock()
 
-	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	counter := func(name, help string, labels ...string) func(float64, ...string) {
+		return to.Metric(prometheus.CounterValue, name, help, labels...)
 	}
+	result := counter("kernosis_probe_results_total",
+		"Probes of a container, by result; unknown: the probe could not be run, or kubelet may not have counted its failure. Removed when the probe is no longer run.",
+		"namespace", "pod", "container", "probe_type", "result", "feed")
 	for k, counts := range results {
 		for r, n := range counts {
 			if n > 0 || Result(r) != Unknown { // export the usual ones from the start, so that rates are right
-				counter(m.desc.results, n, k.namespace, k.pod, k.container, string(k.kind), Result(r).String(), k.feed)
+				result(float64(n), k.namespace, k.pod, k.container, string(k.kind), Result(r).String(), k.feed)
 			}
 		}
 	}
+	worker := to.Metric(prometheus.GaugeValue, "kernosis_probe_workers", "Probes that are counted.", "probe_type", "feed")
 	for g, n := range workers {
-		ch <- prometheus.MustNewConstMetric(m.desc.workers, prometheus.GaugeValue, float64(n), string(g.kind), g.feed)
+		worker(float64(n), string(g.kind), g.feed)
 	}
+	overflowed := counter("kernosis_probe_results_overflowed_total", "Probes that have no series of their own, because there are too many.", "result")
 	for r, n := range f.overflowed {
-		counter(m.desc.overflowed, n, Result(r).String())
+		overflowed(float64(n), Result(r).String())
 	}
-	counter(m.desc.ignored, f.ignored)
-	counter(m.desc.refused, f.refusedPods)
+	counter("kernosis_probe_outcomes_ignored_total",
+		"Probes that were observed but not counted: no such probe exists, or it was not due.")(float64(f.ignored))
+	counter("kernosis_probe_pods_refused_total", "Times that a pod was ignored because there are too many.")(float64(f.refusedPods))
+	dropped := counter("kernosis_probe_updates_dropped_total", "Changes of results that were dropped because their reader was too slow.", "probe_type")
 	for _, k := range Kinds() {
-		counter(m.desc.dropped, m.results[k].Dropped(), string(k))
+		dropped(float64(m.results[k].Dropped()), string(k))
 	}
 }

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -51,16 +52,13 @@ type Spec struct {
 	Host    string
 	Port    uint16 // of HTTP, HTTPS, TCP and GRPC; named ports are resolved
 	Path    string // of HTTP and HTTPS, with the query; begins with /
-	Headers []Header
+	Headers http.Header
 	Service string   // of GRPC
 	Command []string // of Exec
 
 	InitialDelay, Timeout, Period      time.Duration
 	SuccessThreshold, FailureThreshold int
 }
-
-// Header is a header of an HTTP request.
-type Header struct{ Name, Value string }
 
 // Pod is what a pod's probes need to know of it.
 type Pod struct {

@@ -180,7 +180,9 @@ func (m *Manager) finish(w *worker) {
 	if w.id != "" {
 		m.results[w.key.Kind].Remove(w.id)
 	}
-	m.figures.release(w.shown)
+	if w.shown {
+		m.figures.shown--
+	}
 	if m.workers[w.key] == w {
 		delete(m.workers, w.key)
 	}

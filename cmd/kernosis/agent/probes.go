@@ -122,7 +122,7 @@ func (p *probes) open(sources *collector.Sources) error {
 	}
 	c := observe.Config{
 		Manager: p.manager, Sockets: targetsOf{sources, p.cfg.Probes.comms()}, Vitals: p.vitals, FS: hostfs.New(p.cfg.HostRoot),
-		Comms: p.cfg.Probes.comms(), State: p.state, Log: p.log,
+		Comms: p.cfg.Probes.comms(), State: p.state,
 	}
 	if asks, why := p.cfg.Probes.asksKubelet(); asks {
 		pages, err := nodepods.NewAsker(p.cfg.Probes.source(p.cfg.HostRoot))

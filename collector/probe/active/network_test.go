@@ -340,7 +340,7 @@ func TestProbeOfAPod(t *testing.T) {
 	at := netip.MustParseAddrPort(s.Listener.Addr().String())
 	r := &probe.Request{
 		Pod: &probe.Pod{Addresses: []netip.Addr{at.Addr()}}, Container: &probe.Container{},
-		Spec: &probe.Spec{Handler: probe.HTTP, Port: at.Port(), Path: "/healthz?verbose", Timeout: plenty, Headers: []probe.Header{{Name: "X-A", Value: "1"}, {Name: "X-A", Value: "2"}}},
+		Spec: &probe.Spec{Handler: probe.HTTP, Port: at.Port(), Path: "/healthz?verbose", Timeout: plenty, Headers: http.Header{"X-A": {"1", "2"}}},
 	}
 	p := New(ownHost(t))
 	if o, err := p.Probe(t.Context(), r); err != nil || !o.OK || got.URL.String() != "/healthz?verbose" || strings.Join(got.Header["X-A"], " ") != "1 2" {

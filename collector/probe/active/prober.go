@@ -44,7 +44,7 @@ func (p *Prober) Probe(ctx context.Context, r *probe.Request) (probe.Outcome, er
 	case probe.HTTP, probe.HTTPS, probe.TCP, probe.GRPC:
 		return p.Network(ctx, Target{
 			Protocol: string(r.Spec.Handler), Host: cmp.Or(r.Spec.Host, firstAddress(r.Pod)), Port: r.Spec.Port,
-			Path: r.Spec.Path, Headers: headers(r.Spec.Headers), Service: r.Spec.Service,
+			Path: r.Spec.Path, Headers: r.Spec.Headers, Service: r.Spec.Service,
 		}, r.Spec.Timeout)
 	}
 	return probe.Outcome{}, fmt.Errorf("unknown handler %q", r.Spec.Handler)
@@ -55,14 +55,6 @@ func firstAddress(p *probe.Pod) string {
 		return ""
 	}
 	return p.Addresses[0].String()
-}
-
-func headers(list []probe.Header) http.Header {
-	h := http.Header{}
-	for _, e := range list {
-		h.Add(e.Name, e.Value)
-	}
-	return h
 }
 
 // Target is the target of a network probe.

@@ -2,7 +2,6 @@ package observe
 
 import (
 	"context"
-	"log/slog"
 	"net/netip"
 	"time"
 
@@ -10,13 +9,6 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/vitals"
 )
-
-// Manager is the part of probe.Manager that an Observer uses.
-type Manager interface {
-	Observe(probe.Key, probe.Outcome) bool
-	Pods() []*probe.Pod
-	Pod(uid string) (*probe.Pod, bool)
-}
 
 // Target is an address and port to which kubelet's connections are watched.
 type Target struct {
@@ -71,7 +63,7 @@ const (
 
 // Config configures an Observer.
 type Config struct {
-	Manager Manager
+	Manager *probe.Manager
 	Sockets Sockets
 	Kubelet Kubelet // may be nil: only sockets are observed
 	Words   Words   // may be nil: Events are not requested
@@ -81,11 +73,6 @@ type Config struct {
 	Comms []string
 	// State is called from Run's goroutine when a part starts or stops working.
 	State func(part string, err error)
-	Log   *slog.Logger
-
-	// Poll is how often kubelet's counts are polled, PollAtMost the shortest time between two
-	// polls; zero: 10 s and 5 s.
-	Poll, PollAtMost time.Duration
 }
 
 // Stats counts what became of observed outcomes.

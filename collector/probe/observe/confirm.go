@@ -67,24 +67,24 @@ func (c *course) owner(at time.Time) string {
 }
 
 // confirm reports failures that only kubelet has counted.
-func (r *runner) confirm(ctx context.Context, now time.Time) {
-	r.mu.Lock()
+func (o *Observer) confirm(ctx context.Context, now time.Time) {
+	o.mu.Lock()
 	var list []missed
-	for _, one := range r.index.courses {
+	for _, one := range o.index.courses {
 		if one.missing.IsZero() || now.Before(one.confirmAt()) {
 			continue
 		}
 		// Held connections are reported with the next counts.
-		if excess, held := one.excess(), r.waitingFor(one); excess > held {
+		if excess, held := one.excess(), o.waitingFor(one); excess > held {
 			list = append(list, missed{course: *one, one: one, n: excess - held, until: one.missing})
 		}
 		one.missing = time.Time{}
 	}
-	r.mu.Unlock()
+	o.mu.Unlock()
 	if len(list) == 0 {
 		return
 	}
-	counts, err := r.cfg.Sockets.Counts()
+	counts, err := o.cfg.Sockets.Counts()
 	if err != nil {
 		counts = nil
 	}
@@ -93,13 +93,13 @@ func (r *runner) confirm(ctx context.Context, now time.Time) {
 		m := &list[i]
 		said, asked := words[m.key.PodUID]
 		if !asked {
-			said = r.ask(ctx, m, now)
+			said = o.ask(ctx, m, now)
 			words[m.key.PodUID] = said
 		}
-		out := r.unseen(m, said, counts, now)
-		r.mu.Lock()
-		r.count(m, out)
-		r.mu.Unlock()
+		out := o.unseen(m, said, counts, now)
+		o.mu.Lock()
+		o.count(m, out)
+		o.mu.Unlock()
 		if ctx.Err() != nil {
 			return
 		}
@@ -135,44 +135,44 @@ func (o *Observer) count(m *missed, out probe.Outcome) {
 }
 
 // ask returns kubelet's Events about a pod's probes, or nil if they can't be requested now.
-func (r *runner) ask(ctx context.Context, m *missed, now time.Time) []Unhealthy {
-	if r.cfg.Words == nil {
+func (o *Observer) ask(ctx context.Context, m *missed, now time.Time) []Unhealthy {
+	if o.cfg.Words == nil {
 		return nil
 	}
-	if !r.words.AllowN(now, 1) {
-		r.mu.Lock()
-		r.stats.Unasked++
-		r.mu.Unlock()
+	if !o.words.AllowN(now, 1) {
+		o.mu.Lock()
+		o.stats.Unasked++
+		o.mu.Unlock()
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
-	said, err := r.cfg.Words.Unhealthy(ctx, m.pod.Namespace, m.key.PodUID)
-	r.mu.Lock()
-	r.stats.Asked++
-	r.mu.Unlock()
+	said, err := o.cfg.Words.Unhealthy(ctx, m.pod.Namespace, m.key.PodUID)
+	o.mu.Lock()
+	o.stats.Asked++
+	o.mu.Unlock()
 	if ctx.Err() == nil {
-		r.logState(PartEvents, err)
+		o.logState(PartEvents, err)
 	}
 	return said
 }
 
 // unseen returns the outcome for a failure that no socket has shown.
-func (r *runner) unseen(m *missed, said []Unhealthy, counts []Count, now time.Time) probe.Outcome {
+func (o *Observer) unseen(m *missed, said []Unhealthy, counts []Count, now time.Time) probe.Outcome {
 	if h := m.doubt; h != nil && h.ev.Time.After(m.from.Add(-wordsSlack)) {
 		// kubelet's counts were read before it had counted this failure.
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		out := r.outcome(h.ev, m.one, judged{why: h.why, counted: true})
-		r.looked = looked{}
-		r.stats.Uncounted--
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		out := o.outcome(h.ev, m.one, judged{why: h.why, counted: true})
+		o.looked = looked{}
+		o.stats.Uncounted--
 		m.one.doubt = nil
 		out.BootTime, out.CPU = 0, 0 // it comes from kubelet's counts
 		return *out
 	}
 	d := event.ProbeOutcome{Feed: event.ProbeObserved, Verdict: event.VerdictOther, Cause: "kubelet counted a failure of unknown cause"}
 	d.Evidence = append(d.Evidence, "kubelet's own count of failures")
-	watched, connected := r.connected(m, counts)
+	watched, connected := o.connected(m, counts)
 	if w := latest(said, m); w != nil {
 		if msg, ok := ReadMessage(m.spec.Handler, w.Message); ok {
 			d.Verdict, d.Phase, d.Errno, d.Status, d.Said = msg.Verdict, msg.Phase, msg.Errno, msg.Status, msg.Said
@@ -196,20 +196,20 @@ func (r *runner) unseen(m *missed, said []Unhealthy, counts []Count, now time.Ti
 		d.Verdict, d.Cause = event.VerdictExecFailed, "the program failed, or did not end in time"
 	}
 	if d.Verdict == event.VerdictProberLate {
-		r.kubeletFacts(&d, now)
+		o.kubeletFacts(&d, now)
 	} else if id := bareID(m.owners[0]); id != "" {
-		f := r.cfg.Vitals.Look(id, now)
+		f := o.cfg.Vitals.Look(id, now)
 		f.Fill(&d, "container")
 	}
 	return probe.Outcome{At: m.until, Detail: d}
 }
 
 // kubeletFacts adds facts about kubelet's own process.
-func (r *runner) kubeletFacts(d *event.ProbeOutcome, now time.Time) {
-	f := r.cfg.Vitals.Look("", now)
+func (o *Observer) kubeletFacts(d *event.ProbeOutcome, now time.Time) {
+	f := o.cfg.Vitals.Look("", now)
 	f.Fill(d, "kubelet")
 	d.Throttled, d.ThrottledIn = 0, 0 // these are about the container
-	if p, err := r.cfg.FS.Pressure("cpu"); err == nil && p.Some >= 10 {
+	if p, err := o.cfg.FS.Pressure("cpu"); err == nil && p.Some >= 10 {
 		waited := time.Duration(p.Some * float64(100*time.Millisecond))
 		d.Evidence = append(d.Evidence, "tasks of the node waited for a CPU in "+display.Duration(waited)+" of the last 10 s")
 	}
@@ -217,13 +217,13 @@ func (r *runner) kubeletFacts(d *event.ProbeOutcome, now time.Time) {
 
 // connected reports whether connections of a probe are watched, and whether one of them began
 // while it failed.
-func (r *runner) connected(m *missed, counts []Count) (watched, connected bool) {
+func (o *Observer) connected(m *missed, counts []Count) (watched, connected bool) {
 	if !m.at.IsValid() || counts == nil {
 		return false, false
 	}
-	r.mu.Lock()
-	p := r.index.places[m.at]
-	r.mu.Unlock()
+	o.mu.Lock()
+	p := o.index.places[m.at]
+	o.mu.Unlock()
 	if p == nil {
 		return false, false
 	}

@@ -16,12 +16,6 @@ const (
 	phaseSlack = 100 * time.Millisecond
 )
 
-// candidate is one of several probes at the same address and port.
-type candidate struct {
-	timeout, period time.Duration
-	started         time.Time // of its latest connection; zero: none was observed
-}
-
 // connection is the connection whose probe is to be found.
 type connection struct {
 	started  time.Time
@@ -29,14 +23,14 @@ type connection struct {
 	timedOut bool // the client gave up
 }
 
-// decide returns the index of the candidate that a connection belongs to, and why that is
-// certain. An empty reason means a guess. There must be at least one candidate.
-func decide(of []candidate, c *connection) (int, string) {
+// decide returns the index of the probe that a connection belongs to, and why that is certain. An
+// empty reason means a guess. There must be at least one probe.
+func decide(of []*course, c *connection) (int, string) {
 	if len(of) == 1 {
 		return 0, "the only probe here"
 	}
 	left := make([]int, 0, len(of))
-	keep := func(reason string, fits func(*candidate) bool) string {
+	keep := func(reason string, fits func(*course) bool) string {
 		from := left
 		if len(from) == 0 {
 			for i := range of {
@@ -45,7 +39,7 @@ func decide(of []candidate, c *connection) (int, string) {
 		}
 		var fit []int
 		for _, i := range from {
-			if fits(&of[i]) {
+			if fits(of[i]) {
 				fit = append(fit, i)
 			}
 		}
@@ -59,19 +53,19 @@ func decide(of []candidate, c *connection) (int, string) {
 		return ""
 	}
 	if c.timedOut {
-		if why := keep("only its timeout fits", func(k *candidate) bool {
-			return c.duration > k.timeout-timeoutLess && c.duration < k.timeout+timeoutMore
+		if why := keep("only its timeout fits", func(k *course) bool {
+			return c.duration > k.spec.Timeout-timeoutLess && c.duration < k.spec.Timeout+timeoutMore
 		}); why != "" {
 			return left[0], why
 		}
 	}
-	if why := keep("the others are not due", func(k *candidate) bool {
-		return k.started.IsZero() || c.started.Sub(k.started) > k.period/2
+	if why := keep("the others are not due", func(k *course) bool {
+		return k.started.IsZero() || c.started.Sub(k.started) > k.spec.Period/2
 	}); why != "" {
 		return left[0], why
 	}
 	// Prefer a probe observed in step with its period over those observed out of step.
-	if why := keep("only it is in step", func(k *candidate) bool {
+	if why := keep("only it is in step", func(k *course) bool {
 		return !k.started.IsZero() && outOfStep(k, c.started) <= phaseSlack
 	}); why != "" {
 		for i := range of {
@@ -93,15 +87,15 @@ func decide(of []candidate, c *connection) (int, string) {
 }
 
 // outOfStep returns how far a time is from a multiple of the period since the latest start.
-func outOfStep(k *candidate, at time.Time) time.Duration {
-	if k.period <= 0 {
+func outOfStep(k *course, at time.Time) time.Duration {
+	if k.spec.Period <= 0 {
 		return 0
 	}
-	d := at.Sub(k.started) % k.period
+	d := at.Sub(k.started) % k.spec.Period
 	if d < 0 {
-		d += k.period
+		d += k.spec.Period
 	}
-	return min(d, k.period-d)
+	return min(d, k.spec.Period-d)
 }
 
 // timedOut reports whether a verdict means that the client ended the connection on a timeout.

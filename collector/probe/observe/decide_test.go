@@ -14,39 +14,42 @@ func TestDecide(t *testing.T) {
 	t0 := time.Unix(1000, 0)
 	at := func(s float64) time.Time { return t0.Add(time.Duration(s * float64(time.Second))) }
 	const period = 10 * time.Second
+	timed := func(timeout, period time.Duration, started time.Time) *course {
+		return &course{spec: &probe.Spec{Timeout: timeout, Period: period}, started: started}
+	}
 	for name, c := range map[string]struct {
-		of   []candidate
+		of   []*course
 		conn connection
 		want int
 		sure bool
 	}{
-		"one probe": {[]candidate{{time.Second, period, time.Time{}}}, connection{started: at(0)}, 0, true},
+		"one probe": {[]*course{timed(time.Second, period, time.Time{})}, connection{started: at(0)}, 0, true},
 		"the timeout fits one": {
-			[]candidate{{time.Second, period, time.Time{}}, {3 * time.Second, period, time.Time{}}},
+			[]*course{timed(time.Second, period, time.Time{}), timed(3*time.Second, period, time.Time{})},
 			connection{at(0), 3*time.Second + time.Millisecond, true}, 1, true,
 		},
 		"a timeout that both have": {
-			[]candidate{{time.Second, period, time.Time{}}, {time.Second, period, time.Time{}}},
+			[]*course{timed(time.Second, period, time.Time{}), timed(time.Second, period, time.Time{})},
 			connection{at(0), time.Second, true}, 0, false,
 		},
 		"the other was just made": {
-			[]candidate{{time.Second, period, at(0)}, {time.Second, period, at(-10)}},
+			[]*course{timed(time.Second, period, at(0)), timed(time.Second, period, at(-10))},
 			connection{at(0.002), time.Second, true}, 1, true,
 		},
 		"one is in step": {
-			[]candidate{{time.Second, period, at(-16)}, {time.Second, period, at(-30.01)}},
+			[]*course{timed(time.Second, period, at(-16)), timed(time.Second, period, at(-30.01))},
 			connection{started: at(0)}, 1, true,
 		},
 		"one is in step, of the other nothing is known": {
-			[]candidate{{time.Second, period, time.Time{}}, {time.Second, period, at(-30)}},
+			[]*course{timed(time.Second, period, time.Time{}), timed(time.Second, period, at(-30))},
 			connection{started: at(0)}, 1, false,
 		},
 		"both are in step": {
-			[]candidate{{time.Second, period, at(-10)}, {time.Second, period, at(-20)}},
+			[]*course{timed(time.Second, period, at(-10)), timed(time.Second, period, at(-20))},
 			connection{started: at(0)}, 1, false,
 		},
 		"refused at once says nothing of timeouts": {
-			[]candidate{{time.Second, period, at(-10)}, {3 * time.Second, 7 * time.Second, at(-9)}},
+			[]*course{timed(time.Second, period, at(-10)), timed(3*time.Second, 7*time.Second, at(-9))},
 			connection{started: at(0)}, 0, true,
 		},
 	} {

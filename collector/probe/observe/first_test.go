@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/vitals"
 )
 
 // calls counts the calls of Set.
@@ -30,7 +31,7 @@ func TestFirstListIsWhole(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &world{t: t, counts: map[string]*Count{}}
 				w.manager = probe.New(probe.Config{})
-				o := New(Config{Manager: w.manager, Sockets: calls{w}, FS: fs, Comms: []string{c.comm}})
+				o := New(Config{Manager: w.manager, Sockets: calls{w}, FS: fs, Vitals: vitals.New(fs), State: func(string, error) {}, Comms: []string{c.comm}})
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				go func() { done <- o.Run(ctx) }()

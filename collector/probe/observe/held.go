@@ -43,8 +43,8 @@ func (o *Observer) hold(ev *event.Event, of []*course, guess int, why string, c 
 		until = at.Add(2 * askFor)
 	} else if at.After(until.Add(-settle)) {
 		// Poll in time for the next failure.
-		next := later(c.started.Add(of[guess].spec.Period+c.duration+2*settle), o.polled.Add(o.cfg.PollAtMost))
-		if next.Before(o.polled.Add(o.cfg.Poll * 3 / 2)) {
+		next := later(c.started.Add(of[guess].spec.Period+c.duration+2*settle), o.polled.Add(pollAtMost))
+		if next.Before(o.polled.Add(pollEvery * 3 / 2)) {
 			o.pollAt = next
 		}
 		return false
@@ -100,13 +100,13 @@ const (
 
 // soonest returns when kubelet's counts may be polled next if the probes in also fail too.
 func (o *Observer) soonest(now time.Time, also ...*course) time.Time {
-	return o.polled.Add(min(o.cfg.PollAtMost, o.pace(now, also...)))
+	return o.polled.Add(min(pollAtMost, o.pace(now, also...)))
 }
 
 // pace returns how often kubelet's counts are polled: while a probe fails, as often as it is
 // made, so that its last failure is known before its container is replaced.
 func (o *Observer) pace(now time.Time, also ...*course) time.Duration {
-	every := o.cfg.Poll
+	every := pollEvery
 	for _, one := range also {
 		every = min(every, max(one.spec.Period, fastest))
 	}
@@ -115,8 +115,8 @@ func (o *Observer) pace(now time.Time, also ...*course) time.Duration {
 			every = min(every, max(one.spec.Period, fastest))
 		}
 	}
-	if every < o.cfg.PollAtMost && o.fast.TokensAt(now) < 1 {
-		return o.cfg.PollAtMost
+	if every < pollAtMost && o.fast.TokensAt(now) < 1 {
+		return pollAtMost
 	}
 	return every
 }
@@ -167,7 +167,6 @@ func (o *Observer) settle(h *held, counted bool) {
 	if h.why == "" {
 		o.stats.Guessed++
 	}
-	order := append([]*course{h.of[h.guess]}, slices.Delete(slices.Clone(h.of), h.guess, h.guess+1)...)
-	o.handFirst(h.ev, order, judged{h.ok, h.why, counted && h.maybe}, h.conn.started)
+	o.handFirst(h.ev, h.of, h.guess, judged{h.ok, h.why, counted && h.maybe}, h.conn.started)
 	o.looked = looked{}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/vitals"
 )
 
 // Without probes nothing is searched for, and nothing is reported missing.
@@ -23,7 +24,7 @@ func TestNothingRunsWithoutProbes(t *testing.T) {
 		m := probe.New(probe.Config{})
 		m.AddPod(&probe.Pod{UID: "u1", Namespace: "shop", Name: "web-1", Containers: []probe.Container{{Name: "app", ID: "containerd://8a1f", State: probe.Running}}})
 		w.o = New(Config{
-			Manager: m, Sockets: w, Kubelet: w, FS: hostfs.New(root), Comms: []string{"kubelet"},
+			Manager: m, Sockets: w, Kubelet: w, FS: hostfs.New(root), Vitals: vitals.New(hostfs.New(root)), Comms: []string{"kubelet"},
 			State: func(part string, err error) {
 				state := part + " up"
 				if err != nil {
@@ -32,29 +33,28 @@ func TestNothingRunsWithoutProbes(t *testing.T) {
 				w.change(func() { w.states = append(w.states, state) })
 			},
 		})
-		r := w.o.runner()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { r.follow(ctx); close(done) }()
+		go func() { w.o.follow(ctx); close(done) }()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if !r.kubelet.tried.IsZero() || len(w.states) != 0 || w.asked != 0 {
-			t.Errorf("kubelet was looked for at %s, asked %d times, reported %q", r.kubelet.tried, w.asked, w.states)
+		if !w.o.kubelet.tried.IsZero() || len(w.states) != 0 || w.asked != 0 {
+			t.Errorf("kubelet was looked for at %s, asked %d times, reported %q", w.o.kubelet.tried, w.asked, w.states)
 		}
 		spec := &probe.Spec{Handler: probe.Exec, Timeout: time.Second, Period: 10 * time.Second, SuccessThreshold: 1, FailureThreshold: 3}
 		m.AddPod(&probe.Pod{UID: "u2", Containers: []probe.Container{{Name: "app", Liveness: spec}}})
 		w.o.Listed()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if r.kubelet.tried.IsZero() || !slices.Equal(w.states, []string{"sockets down", "results up"}) {
+		if w.o.kubelet.tried.IsZero() || !slices.Equal(w.states, []string{"sockets down", "results up"}) {
 			t.Errorf("kubelet was not looked for; reported %q", w.states)
 		}
 		m.RemovePod("u2")
 		w.o.Listed()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if time.Since(r.kubelet.tried) < 59*time.Minute || w.states[len(w.states)-1] != "sockets up" {
-			t.Errorf("kubelet was looked for at %s, reported %q", r.kubelet.tried, w.states)
+		if time.Since(w.o.kubelet.tried) < 59*time.Minute || w.states[len(w.states)-1] != "sockets up" {
+			t.Errorf("kubelet was looked for at %s, reported %q", w.o.kubelet.tried, w.states)
 		}
 		cancel()
 		<-done

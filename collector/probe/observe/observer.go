@@ -1,8 +1,6 @@
 package observe
 
 import (
-	"context"
-	"log/slog"
 	"net/netip"
 	"slices"
 	"sync"
@@ -38,6 +36,12 @@ type Observer struct {
 	polledBefore time.Time // the last answered poll but one
 	answered     time.Time
 	fast         *rate.Limiter // limits polls that are earlier than usual
+
+	// These belong to Run's goroutine.
+	kubelet kubelets
+	state   map[string]string // of each part, as last reported
+	stale   bool              // the targets in use are not those of the index
+	words   *rate.Limiter     // limits requests to the API server
 }
 
 // looked caches the latest inspection of a container, for other probes of the same connection.
@@ -47,29 +51,19 @@ type looked struct {
 	facts vitals.Facts
 }
 
-const (
-	defaultPoll       = 10 * time.Second
-	defaultPollAtMost = 5 * time.Second
-)
+// pollEvery is how often kubelet's counts are polled, pollAtMost the shortest time between two polls.
+const pollEvery, pollAtMost = 10 * time.Second, 5 * time.Second
 
 // New returns an Observer that observes nothing until Run is called.
 func New(cfg Config) *Observer {
-	if cfg.Poll <= 0 {
-		cfg.Poll = defaultPoll
+	return &Observer{
+		cfg: cfg, wake: make(chan struct{}, 1), index: newIndex(nil, nil), before: newIndex(nil, nil),
+		fast: rate.NewLimiter(fastRate, fastBurst), words: rate.NewLimiter(wordsRate, wordsBurst), state: map[string]string{}, stale: true,
+		kubelet: kubelets{fs: cfg.FS, comms: cfg.Comms, inPod: func(uid string) bool {
+			_, ok := cfg.Manager.Pod(uid)
+			return ok
+		}},
 	}
-	if cfg.PollAtMost <= 0 {
-		cfg.PollAtMost = defaultPollAtMost
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.State == nil {
-		cfg.State = func(string, error) {}
-	}
-	if cfg.Vitals == nil {
-		cfg.Vitals = vitals.New(cfg.FS)
-	}
-	return &Observer{cfg: cfg, wake: make(chan struct{}, 1), index: newIndex(nil, nil), before: newIndex(nil, nil), fast: rate.NewLimiter(fastRate, fastBurst)}
 }
 
 // Changed must be called when pods of the Manager have changed. It does not block.
@@ -188,11 +182,7 @@ func (o *Observer) take(ev *event.Event, p *place) {
 		o.stats.Repeated++
 		return
 	}
-	views := make([]candidate, len(rest))
-	for i, one := range rest {
-		views[i] = candidate{one.spec.Timeout, one.spec.Period, one.started}
-	}
-	n, why := decide(views, &c)
+	n, why := decide(rest, &c)
 	maybe := !ok && meaning(rest[n].spec.Handler, s) == countsMaybe ||
 		ok && rest[n].failing && answers(rest[n].spec.Handler) // the status of the answer is not visible
 	if (why == "" || maybe) && o.hold(ev, rest, n, why, &c, ok, maybe, now) {
@@ -201,12 +191,13 @@ func (o *Observer) take(ev *event.Event, p *place) {
 	if why == "" {
 		o.stats.Guessed++
 	}
-	order := append([]*course{rest[n]}, slices.Delete(slices.Clone(rest), n, n+1)...)
-	o.handFirst(ev, order, judged{ok: ok, why: why}, c.started)
+	o.handFirst(ev, rest, n, judged{ok: ok, why: why}, c.started)
 }
 
-// handFirst reports the outcome for the first probe in order whose worker takes it.
-func (o *Observer) handFirst(ev *event.Event, order []*course, j judged, started time.Time) {
+// handFirst reports the outcome for the first of the probes whose worker takes it: the best guess
+// comes before the others.
+func (o *Observer) handFirst(ev *event.Event, of []*course, guess int, j judged, started time.Time) {
+	order := append([]*course{of[guess]}, slices.Delete(slices.Clone(of), guess, guess+1)...)
 	for _, one := range order {
 		if o.hand(one, o.outcome(ev, one, j), started) {
 			return
@@ -260,13 +251,24 @@ func (c *course) note(ok bool, started, ended time.Time) {
 	if !started.IsZero() {
 		c.started, c.ended = started, ended
 	}
-	if c.failing = !ok; ok {
-		c.run, c.kept = 0, nil
+	if ok {
+		c.recovered()
 		return
 	}
+	c.failing = true
 	c.accounted++
 	c.run++
 	c.kept = c.draft
+}
+
+// recovered ends a run of failures.
+func (c *course) recovered() { c.failing, c.run, c.kept = false, 0, nil }
+
+// succeed reports a success that no connection has shown.
+func (o *Observer) succeed(one *course, at time.Time) {
+	if o.cfg.Manager.Observe(one.key, probe.Outcome{At: at, OK: true, Detail: event.ProbeOutcome{Feed: event.ProbeObserved}}) {
+		one.recovered()
+	}
 }
 
 // between reports successes that were not observed. For example, if a probe with a period of ten
@@ -284,10 +286,7 @@ func (o *Observer) between(one *course, started time.Time) {
 		return
 	}
 	one.succeeded = n
-	at := one.started.Add(one.spec.Period)
-	if o.cfg.Manager.Observe(one.key, probe.Outcome{At: at, OK: true, Detail: event.ProbeOutcome{Feed: event.ProbeObserved}}) {
-		one.failing, one.run, one.kept = false, 0, nil
-	}
+	o.succeed(one, one.started.Add(one.spec.Period))
 }
 
 // succeeded returns how many connections to the probe's address and port have succeeded.
@@ -312,16 +311,4 @@ func (o *Observer) succeeded(one *course) (n uint64) {
 func bareID(id string) string {
 	_, bare := probe.SplitID(id)
 	return bare
-}
-
-// Run follows the Manager's pods, kubelet's process and its counts until ctx ends.
-func (o *Observer) Run(ctx context.Context) error {
-	return o.runner().run(ctx)
-}
-
-func (o *Observer) runner() *runner {
-	return &runner{Observer: o, kubelet: kubelets{fs: o.cfg.FS, comms: o.cfg.Comms, inPod: func(uid string) bool {
-		_, ok := o.cfg.Manager.Pod(uid)
-		return ok
-	}}, words: rate.NewLimiter(wordsRate, wordsBurst)}
 }

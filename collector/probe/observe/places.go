@@ -129,7 +129,7 @@ func (x *index) add(p *probe.Pod, c *probe.Container, kind probe.Kind, s *probe.
 		if one.container.ID != "" {
 			one.was, one.wasRun, one.changed = one.container.ID, one.run, time.Now()
 		}
-		one.failing, one.run, one.kept = false, 0, nil // kubelet starts counting again
+		one.recovered() // kubelet starts counting again
 	}
 	one.pod, one.container, one.spec, one.at = p, c, s, netip.AddrPort{}
 	x.courses[key] = one

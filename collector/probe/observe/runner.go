@@ -5,9 +5,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 
-	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/vitals"
 )
@@ -22,31 +20,21 @@ const (
 	askFor = 3 * time.Second
 )
 
-// runner is the part of an Observer that belongs to Run's goroutine.
-type runner struct {
-	*Observer
-	kubelet kubelets
-	state   map[string]string
-	stale   bool          // the targets in use are not those of the index
-	words   *rate.Limiter // limits requests to the API server
-}
-
-func (r *runner) run(ctx context.Context) error {
+// Run follows the Manager's pods, kubelet's process and its counts until ctx ends.
+func (o *Observer) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return r.cfg.Vitals.Run(ctx) })
+	g.Go(func() error { return o.cfg.Vitals.Run(ctx) })
 	g.Go(func() error {
-		r.follow(ctx)
+		o.follow(ctx)
 		return nil
 	})
 	return g.Wait()
 }
 
-func (r *runner) follow(ctx context.Context) {
-	r.state = map[string]string{}
-	r.stale = true
-	r.mu.Lock()
-	r.pollAt = time.Now()
-	r.mu.Unlock()
+func (o *Observer) follow(ctx context.Context) {
+	o.mu.Lock()
+	o.pollAt = time.Now()
+	o.mu.Unlock()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	nextLook := time.Time{}
@@ -55,64 +43,64 @@ func (r *runner) follow(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.wake:
-			changed = r.pods.Swap(false) || changed
+		case <-o.wake:
+			changed = o.pods.Swap(false) || changed
 		case <-timer.C:
 		}
 		now := time.Now()
-		if changed && r.refresh(now) {
+		if changed && o.refresh(now) {
 			nextLook = now
-			r.kubelet.hurry(now)
+			o.kubelet.hurry(now)
 		}
 		changed = false
-		if r.idle() {
+		if o.idle() {
 			// There is nothing to observe until there are pods with probes.
 			timer.Stop()
 			nextLook = now
-			if r.state[PartSockets] != "" {
-				r.logState(PartSockets, nil)
+			if o.state[PartSockets] != "" {
+				o.logState(PartSockets, nil)
 			}
 			continue
 		}
 		if !now.Before(nextLook) {
-			moved, err := r.kubelet.look(now)
-			r.stale = r.stale || moved
-			if r.stale {
-				r.watch()
+			moved, err := o.kubelet.look(now)
+			o.stale = o.stale || moved
+			if o.stale {
+				o.watch()
 			}
-			r.see(err)
+			o.see(err)
 			nextLook = now.Add(lookEvery)
 			if err != nil {
-				nextLook = later(nextLook, r.kubelet.next)
+				nextLook = later(nextLook, o.kubelet.next)
 			}
-			r.overdue(now)
+			o.overdue(now)
 		}
-		r.poll(ctx, now)
-		r.confirm(ctx, time.Now())
-		timer.Reset(max(time.Until(r.next(nextLook)), gather))
+		o.poll(ctx, now)
+		o.confirm(ctx, time.Now())
+		timer.Reset(max(time.Until(o.next(nextLook)), gather))
 	}
 }
 
 // idle reports whether there is nothing to watch and nothing is held.
-func (r *runner) idle() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.index.courses) == 0 && len(r.held) == 0
+func (o *Observer) idle() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.index.courses) == 0 && len(o.held) == 0
 }
 
 // next returns when the next action is due. It also releases what has waited long enough.
-func (r *runner) next(look time.Time) time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (o *Observer) next(look time.Time) time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	now := time.Now()
-	r.release(now, false)
+	o.release(now, false)
 	next := look
 	sooner := func(at time.Time) {
 		if at.Before(next) {
 			next = at
 		}
 	}
-	for _, one := range r.index.courses {
+	for _, one := range o.index.courses {
 		if !one.missing.IsZero() {
 			sooner(one.confirmAt())
 		}
@@ -120,72 +108,72 @@ func (r *runner) next(look time.Time) time.Time {
 			sooner(now.Add(lookEvery)) // its success may be overdue
 		}
 	}
-	if r.cfg.Kubelet != nil {
-		sooner(r.pollAt)
-		sooner(later(r.polled.Add(r.pace(now)), now.Add(gather)))
+	if o.cfg.Kubelet != nil {
+		sooner(o.pollAt)
+		sooner(later(o.polled.Add(o.pace(now)), now.Add(gather)))
 	}
-	for _, h := range r.held {
+	for _, h := range o.held {
 		sooner(h.until)
 	}
 	return next
 }
 
 // logState reports a part's state if it has changed.
-func (r *runner) logState(part string, err error) {
+func (o *Observer) logState(part string, err error) {
 	text := "up"
 	if err != nil {
 		text = err.Error()
 	}
-	if r.state[part] != text {
-		r.state[part] = text
-		r.cfg.State(part, err)
+	if o.state[part] != text {
+		o.state[part] = text
+		o.cfg.State(part, err)
 	}
 }
 
 // see reports the state of the part that watches kubelet's connections.
-func (r *runner) see(err error) {
-	if err != nil || !r.stale {
-		r.logState(PartSockets, err)
+func (o *Observer) see(err error) {
+	if err != nil || !o.stale {
+		o.logState(PartSockets, err)
 	}
 }
 
 // refresh applies the Manager's pods. It reports whether the set of probes has changed.
-func (r *runner) refresh(now time.Time) bool {
-	pods := r.cfg.Manager.Pods()
-	r.mu.Lock()
-	next := newIndex(pods, r.index.courses)
-	others := len(next.courses) != len(r.index.courses)
+func (o *Observer) refresh(now time.Time) bool {
+	pods := o.cfg.Manager.Pods()
+	o.mu.Lock()
+	next := newIndex(pods, o.index.courses)
+	others := len(next.courses) != len(o.index.courses)
 	for key := range next.courses {
-		others = others || r.index.courses[key] == nil
+		others = others || o.index.courses[key] == nil
 	}
-	r.before, r.upTo, r.index = r.index, now.Add(goneFor), next
-	r.mu.Unlock()
-	r.watch()
+	o.before, o.upTo, o.index = o.index, now.Add(goneFor), next
+	o.mu.Unlock()
+	o.watch()
 	return others
 }
 
 // watch sets the connections and containers to be watched.
-func (r *runner) watch() {
-	r.mu.Lock()
-	x := r.index
-	from := r.kubelet.namespaces()
+func (o *Observer) watch() {
+	o.mu.Lock()
+	x := o.index
+	from := o.kubelet.namespaces()
 	targets := x.targets(from)
-	r.mu.Unlock()
-	pid := r.kubelet.pid()
+	o.mu.Unlock()
+	pid := o.kubelet.pid()
 	if len(x.courses) == 0 {
 		pid = 0
 	}
-	r.cfg.Vitals.Set(containers(x), pid)
-	if !r.all.Load() || len(from) == 0 && len(x.places) > 0 {
-		r.stale = true // targets or namespaces are not known yet: keep the old targets
+	o.cfg.Vitals.Set(containers(x), pid)
+	if !o.all.Load() || len(from) == 0 && len(x.places) > 0 {
+		o.stale = true // targets or namespaces are not known yet: keep the old targets
 		return
 	}
-	if err := r.cfg.Sockets.Set(targets); err != nil {
-		r.stale = true
-		r.logState(PartSockets, err)
+	if err := o.cfg.Sockets.Set(targets); err != nil {
+		o.stale = true
+		o.logState(PartSockets, err)
 		return
 	}
-	r.stale = false
+	o.stale = false
 }
 
 // containers returns the containers that have probes.
@@ -202,53 +190,53 @@ func containers(x *index) []vitals.Container {
 }
 
 // overdue reports successes of failing probes that no event has reported.
-func (r *runner) overdue(now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, one := range r.index.courses {
+func (o *Observer) overdue(now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, one := range o.index.courses {
 		if one.failing && one.at.IsValid() && !one.started.IsZero() {
-			r.between(one, now.Add(-one.spec.Timeout))
+			o.between(one, now.Add(-one.spec.Timeout))
 		}
 	}
 }
 
 // poll reads kubelet's counts if that is due.
-func (r *runner) poll(ctx context.Context, now time.Time) {
-	r.mu.Lock()
+func (o *Observer) poll(ctx context.Context, now time.Time) {
+	o.mu.Lock()
 	due := false
-	if r.cfg.Kubelet != nil && len(r.index.courses) > 0 {
-		wanted := !now.Before(r.pollAt) || !now.Before(r.polled.Add(r.pace(now)))
-		soonest := r.soonest(now, r.waiting()...)
+	if o.cfg.Kubelet != nil && len(o.index.courses) > 0 {
+		wanted := !now.Before(o.pollAt) || !now.Before(o.polled.Add(o.pace(now)))
+		soonest := o.soonest(now, o.waiting()...)
 		if due = wanted && !now.Before(soonest); wanted && !due {
-			r.pollAt = soonest
+			o.pollAt = soonest
 		}
 	}
 	if due {
-		if now.Before(r.polled.Add(r.cfg.PollAtMost)) {
-			r.fast.AllowN(now, 1)
+		if now.Before(o.polled.Add(pollAtMost)) {
+			o.fast.AllowN(now, 1)
 		}
-		r.polled, r.pollAt = now, now.Add(r.cfg.Poll)
-		r.stats.Polls++
+		o.polled, o.pollAt = now, now.Add(pollEvery)
+		o.stats.Polls++
 	}
-	r.mu.Unlock()
+	o.mu.Unlock()
 	if !due {
 		return
 	}
 	asked, cancel := context.WithTimeout(ctx, askFor)
-	results, err := r.cfg.Kubelet.Results(asked)
+	results, err := o.cfg.Kubelet.Results(asked)
 	cancel()
 	if ctx.Err() != nil {
 		return
 	}
-	r.logState(PartResults, err)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.polling = err == nil; err != nil {
-		r.stats.PollErrors++
-		r.release(now, false)
+	o.logState(PartResults, err)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.polling = err == nil; err != nil {
+		o.stats.PollErrors++
+		o.release(now, false)
 		return
 	}
-	r.compare(results, now)
+	o.compare(results, now)
 }
 
 // waiting returns the probes of connections that are held.
@@ -263,7 +251,7 @@ func (o *Observer) waiting() []*course {
 // compare updates the probes from kubelet's counts.
 func (o *Observer) compare(results map[probe.Key]Results, now time.Time) {
 	fresh := map[*course]Results{} // since the last counts
-	o.polledBefore, o.answered = later(o.answered, now.Add(-2*o.cfg.Poll)), now
+	o.polledBefore, o.answered = later(o.answered, now.Add(-2*pollEvery)), now
 	for key, one := range o.index.courses {
 		// A probe that kubelet has not made yet has no counts.
 		got := results[key]
@@ -301,9 +289,7 @@ func (o *Observer) compare(results map[probe.Key]Results, now time.Time) {
 		// Successes since the previous counts may be older than the failure.
 		since := !o.polledBefore.Before(one.ended)
 		if d.Succeeded > 0 && since && one.failing && one.missing.IsZero() && (d.Failed == 0 || now.Sub(one.ended) > one.spec.Period+one.spec.Timeout) {
-			if o.cfg.Manager.Observe(one.key, probe.Outcome{At: now, OK: true, Detail: event.ProbeOutcome{Feed: event.ProbeObserved}}) {
-				one.failing, one.run, one.kept = false, 0, nil
-			}
+			o.succeed(one, now)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,7 +42,6 @@ type Runner struct {
 	maker   maker
 	manager *probe.Manager
 	updates <-chan probe.Update
-	desc    descriptions
 
 	adding sync.Mutex // held while services are added and removed, because the Manager calls back
 	mu     sync.Mutex
@@ -57,10 +57,10 @@ type state struct {
 	group *process.Group
 	runs  process.Runs // of its program; used only by its worker
 
-	known, up bool   // the latest state of its source
-	why       string // why it is down
-	failed    int    // times in a row that the probe could not be made
-	counts    map[string]uint64
+	known, up bool          // the latest state of its source
+	why       string        // why it is down
+	failed    int           // times in a row that the probe could not be made
+	counts    [3]uint64     // by probe.Result
 	took      time.Duration // of the latest probe
 }
 
@@ -80,7 +80,7 @@ func New(cfg Config) *Runner {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Runner{cfg: cfg, maker: maker{fs: cfg.FS, prober: cfg.Prober}, all: map[string]*state{}, desc: describe()}
+	r := &Runner{cfg: cfg, maker: maker{fs: cfg.FS, prober: cfg.Prober}, all: map[string]*state{}}
 	r.manager = probe.New(probe.Config{Report: r.handleEvent, Prober: r, Log: cfg.Log, Start: cfg.Start})
 	r.updates = r.manager.Results(probe.Readiness).Updates()
 	return r
@@ -134,7 +134,7 @@ func (r *Runner) add(s Service) error {
 	if r.all[s.Name] != nil {
 		return fmt.Errorf("service %s already exists", s.Name)
 	}
-	st := &state{Service: s, counts: map[string]uint64{}}
+	st := &state{Service: s}
 	if s.Handler == string(probe.Exec) && r.cfg.Groups != nil {
 		var err error
 		if st.group, err = r.cfg.Groups.Make(s.Name); err != nil {
@@ -192,14 +192,7 @@ func (r *Runner) follow(ctx context.Context) {
 			if u.Result != probe.Success {
 				continue
 			}
-			r.mu.Lock()
-			var s *state
-			for _, one := range r.all {
-				if containerID(one.Name) == u.ContainerID {
-					s = one
-				}
-			}
-			r.mu.Unlock()
+			s := r.state(strings.TrimPrefix(u.ContainerID, containerID("")))
 			if s == nil {
 				continue
 			}
@@ -278,14 +271,14 @@ func (r *Runner) Probe(ctx context.Context, q *probe.Request) (probe.Outcome, er
 	return o, err
 }
 
-func result(ok bool, err error) string {
+func result(ok bool, err error) probe.Result {
 	switch {
 	case err != nil:
-		return "unknown"
+		return probe.Unknown
 	case ok:
-		return "successful"
+		return probe.Success
 	}
-	return "failed"
+	return probe.Failure
 }
 
 // sees reports with a Source event whether the service's state is known. It is not known before
@@ -307,4 +300,36 @@ func (r *Runner) sees(s *state, err error) {
 		Kind: event.Source, Source: source,
 		SourceUp: &event.SourceData{Stem: event.NamedStem(event.ServiceStem, s.Name), Up: err == nil, Reason: why},
 	}))
+}
+
+// Describe implements prometheus.Collector.
+func (r *Runner) Describe(ch chan<- *prometheus.Desc) { r.export(probe.Exporter{Descs: ch}) }
+
+// Collect implements prometheus.Collector.
+func (r *Runner) Collect(ch chan<- prometheus.Metric) { r.export(probe.Exporter{Metrics: ch}) }
+
+func (r *Runner) export(to probe.Exporter) {
+	healthy := to.Metric(prometheus.GaugeValue, "kernosis_service_up", "Whether a service of the node counts as healthy; absent while that is unknown.", "service")
+	probes := to.Metric(prometheus.CounterValue, "kernosis_service_probes_total",
+		"Probes of a service of the node, by result; unknown: the probe could not be run.", "service", "result")
+	seconds := to.Metric(prometheus.GaugeValue, "kernosis_service_probe_seconds", "How long the latest probe of a service took.", "service")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range r.order {
+		s := r.all[name]
+		for result, n := range s.counts {
+			probes(float64(n), name, probe.Result(result).String())
+		}
+		if s.took > 0 {
+			seconds(s.took.Seconds(), name)
+		}
+		if !s.known || !s.up {
+			continue
+		}
+		up := 0.0
+		if result, ok := r.manager.Results(probe.Readiness).Get(containerID(name)); ok && result == probe.Success {
+			up = 1
+		}
+		healthy(up, name)
+	}
 }

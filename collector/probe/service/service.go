@@ -61,14 +61,11 @@ type Service struct {
 	Severity       string `yaml:"severity,omitempty"` // info, warning or critical
 }
 
-// Defaults of services. Three failures ten seconds apart are also the defaults of kubelet's
-// probes. The timeout is longer, because a service that is slow to answer is not dead.
+// Defaults of services; the others are those of kubelet's probes. The timeout is longer, because a
+// service that is slow to answer is not dead.
 const (
-	DefaultPeriod           = 10 * time.Second
-	DefaultTimeout          = 3 * time.Second
-	DefaultFailureThreshold = 3
-	DefaultSuccessThreshold = 1
-	defaultQuery            = "kubernetes.default.svc.cluster.local"
+	defaultTimeout = 3 * time.Second
+	defaultQuery   = "kubernetes.default.svc.cluster.local"
 )
 
 // Known returns the known services. Conditions, reasons and ports are the same as in
@@ -135,9 +132,9 @@ func (s *Service) over(k *Service) {
 }
 
 func (s *Service) fill() {
-	s.Period, s.Timeout = cmp.Or(s.Period, DefaultPeriod), cmp.Or(s.Timeout, DefaultTimeout)
-	s.FailureThreshold = cmp.Or(s.FailureThreshold, DefaultFailureThreshold)
-	s.SuccessThreshold = cmp.Or(s.SuccessThreshold, DefaultSuccessThreshold)
+	s.Period, s.Timeout = cmp.Or(s.Period, probe.DefaultPeriod), cmp.Or(s.Timeout, defaultTimeout)
+	s.FailureThreshold = cmp.Or(s.FailureThreshold, probe.DefaultFailureThreshold)
+	s.SuccessThreshold = cmp.Or(s.SuccessThreshold, probe.DefaultSuccessThreshold)
 	s.Severity = cmp.Or(s.Severity, "warning")
 	switch s.Handler {
 	case string(probe.HTTP), string(probe.HTTPS):

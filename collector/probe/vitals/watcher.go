@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
 	"github.com/kernosis/kernosis/collector/event"
@@ -243,4 +244,11 @@ func (w *Watcher) Skipped() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.skipped
+}
+
+// Metrics returns the watcher's metric.
+func (w *Watcher) Metrics() prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "kernosis_probe_looks_skipped_total", Help: "Failures whose container was not examined because there were too many at once.",
+	}, func() float64 { return float64(w.Skipped()) })
 }

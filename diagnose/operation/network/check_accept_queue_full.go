@@ -33,7 +33,8 @@ func CheckAcceptQueueFull(h operation.Host) operation.Builtin {
 			operation.Result{Name: "ownerComm", Doc: "its name"},
 			operation.Result{Name: "overflows", Doc: "connections that met a full accept queue, in the whole namespace, during window"},
 		),
-		Run: inspect(h, findTarget, func(ctx context.Context, call *operation.Call, p *place, r *operation.Finding) (*operation.Verdict, error) {
+		Run: inspect(h, findTarget, func(ctx context.Context, call *operation.Call, p *place,
+			r *operation.Finding) (*operation.Verdict, error) {
 			w, err := watchQueue(h, ctx, p, call.Parameters)
 			if err != nil {
 				return nil, err
@@ -83,7 +84,7 @@ func watchQueue(h operation.Host, ctx context.Context, p *place, v operation.Val
 			if at.Addr().IsValid() && !s.Takes(at) {
 				return
 			}
-			if !present && w.looks == w.absent || int64(s.RQueue)-int64(s.WQueue) > int64(w.fullest.RQueue)-int64(w.fullest.WQueue) {
+			if !present && w.looks == w.absent || s.Fuller(&w.fullest) {
 				w.fullest = *s
 			}
 			present, full = true, full || s.RQueue > s.WQueue

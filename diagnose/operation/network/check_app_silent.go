@@ -29,7 +29,8 @@ func CheckAppSilent(h operation.Host) operation.Builtin {
 			operation.Result{Name: "ownerComm", Doc: "its name"},
 			operation.Result{Name: "ownerState", Doc: "its state: R, S, D, Z …"},
 		),
-		Run: inspect(h, probeOf, func(ctx context.Context, call *operation.Call, p *probing, r *operation.Finding) (*operation.Verdict, error) {
+		Run: inspect(h, probeOf, func(ctx context.Context, call *operation.Call, p *probing,
+			r *operation.Finding) (*operation.Verdict, error) {
 			s, err := watchSilence(h, ctx, p, call.Parameters.Duration("timeout"))
 			if err != nil {
 				return nil, err

@@ -22,7 +22,8 @@ func CheckConntrackFull(h operation.Host) operation.Builtin {
 			operation.Result{Name: "conntrack", Doc: "tracked connections and their maximum"},
 			operation.Result{Name: "conntrackDropped", Doc: "packets dropped because the table was full, during window"},
 		),
-		Run: inspect(h, findPlace, func(ctx context.Context, call *operation.Call, p *place, r *operation.Finding) (*operation.Verdict, error) {
+		Run: inspect(h, findPlace, func(ctx context.Context, call *operation.Call, p *place,
+			r *operation.Finding) (*operation.Verdict, error) {
 			places := []*place{p}
 			if !p.node {
 				node, err := findNode(h)

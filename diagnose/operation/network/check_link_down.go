@@ -23,7 +23,8 @@ func CheckLinkDown(h operation.Host) operation.Builtin {
 			operation.Result{Name: "link", Doc: "the device that is down"},
 			operation.Result{Name: "faults", Doc: "all checked devices that are down, at most 8"},
 		),
-		Run: inspect(h, findPlace, func(_ context.Context, call *operation.Call, p *place, r *operation.Finding) (*operation.Verdict, error) {
+		Run: inspect(h, findPlace, func(_ context.Context, call *operation.Call, p *place,
+			r *operation.Finding) (*operation.Verdict, error) {
 			v := call.Parameters
 			view, err := open(h, p)
 			if err != nil {

@@ -18,7 +18,8 @@ func CheckNeighbourFailed(h operation.Host) operation.Builtin {
 		Results: routeResults(
 			operation.Result{Name: "nextHopState", Doc: "state of its entry in the neighbour table"},
 		),
-		Run: inspect(h, findPath, func(ctx context.Context, call *operation.Call, p *routePath, r *operation.Finding) (*operation.Verdict, error) {
+		Run: inspect(h, findPath, func(ctx context.Context, call *operation.Call, p *routePath,
+			r *operation.Finding) (*operation.Verdict, error) {
 			defer p.view.Close()
 			p.report(r)
 			if p.route.Errno != 0 || p.route.Local {

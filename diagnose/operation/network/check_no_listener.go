@@ -20,7 +20,8 @@ func CheckNoListener(h operation.Host) operation.Builtin {
 		Results: results(
 			operation.Result{Name: "listeners", Doc: "listeners of the namespace, those of the port first, at most 8"},
 		),
-		Run: inspect(h, findTarget, func(ctx context.Context, call *operation.Call, p *place, r *operation.Finding) (*operation.Verdict, error) {
+		Run: inspect(h, findTarget, func(ctx context.Context, call *operation.Call, p *place,
+			r *operation.Finding) (*operation.Verdict, error) {
 			t, err := sockets(h, ctx, p, call.Parameters, false)
 			if err != nil {
 				return nil, err

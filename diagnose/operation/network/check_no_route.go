@@ -14,7 +14,8 @@ func CheckNoRoute(h operation.Host) operation.Builtin {
 		Effect:     operation.Check,
 		Parameters: pathParameters(),
 		Results:    routeResults(),
-		Run: inspect(h, findPath, func(_ context.Context, _ *operation.Call, p *routePath, r *operation.Finding) (*operation.Verdict, error) {
+		Run: inspect(h, findPath, func(_ context.Context, _ *operation.Call, p *routePath,
+			r *operation.Finding) (*operation.Verdict, error) {
 			defer p.view.Close()
 			if p.route.Errno == 0 {
 				return nil, operation.RefutedBy("RoutePresent", "%s in %s: %s, table %s", p.to, p.place, p.route.String(), table(p.route.Table))

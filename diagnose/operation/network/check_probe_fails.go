@@ -24,7 +24,8 @@ func CheckProbeFails(h operation.Host) operation.Builtin {
 			operation.Result{Name: "status", Doc: "status of the answer: 503 Service Unavailable, NOT_SERVING"},
 			operation.Result{Name: "totalTime", Doc: "duration of the probe"},
 		),
-		Run: inspect(h, probeOf, func(ctx context.Context, call *operation.Call, p *probing, r *operation.Finding) (*operation.Verdict, error) {
+		Run: inspect(h, probeOf, func(ctx context.Context, call *operation.Call, p *probing,
+			r *operation.Finding) (*operation.Verdict, error) {
 			probed, err := probeOnce(ctx, p, call.Parameters.Duration("timeout"))
 			if err != nil {
 				return nil, err

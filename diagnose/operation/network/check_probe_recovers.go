@@ -24,7 +24,8 @@ func CheckProbeRecovers(h operation.Host) operation.Builtin {
 			operation.Result{Name: "lastError", Doc: "last failure"},
 			operation.Result{Name: "totalTime", Doc: "duration of the last probe"},
 		),
-		Run: inspect(h, probeOf, func(ctx context.Context, call *operation.Call, p *probing, r *operation.Finding) (*operation.Verdict, error) {
+		Run: inspect(h, probeOf, func(ctx context.Context, call *operation.Call, p *probing,
+			r *operation.Finding) (*operation.Verdict, error) {
 			v := call.Parameters
 			want, most := max(1, v.Int("successes")), max(1, v.Int("attempts"))
 			if most < want {

@@ -38,7 +38,8 @@ func CheckSYNDropped(h operation.Host) operation.Builtin {
 			operation.Result{Name: "queue", Doc: "connections that wait to be accepted at the port"},
 			operation.Result{Name: "queueMax", Doc: "maximum length of that queue"},
 		),
-		Run: inspect(h, findTarget, func(ctx context.Context, call *operation.Call, p *place, r *operation.Finding) (*operation.Verdict, error) {
+		Run: inspect(h, findTarget, func(ctx context.Context, call *operation.Call, p *place,
+			r *operation.Finding) (*operation.Verdict, error) {
 			// The first drop is enough.
 			grew, window, err := growth(h, ctx, p, call.Parameters.Duration("window"), func(grew map[string]uint64) bool {
 				return slices.ContainsFunc(listenerDrops(), func(c counter) bool { return grew[c.name] > 0 })

@@ -30,7 +30,8 @@ func Links(h operation.Host) operation.Builtin {
 			operation.Result{Name: "faults", Doc: "devices except lo that are down or have no carrier, and why; at most 8"},
 			operation.Result{Name: "linkDrops", Doc: "devices with drops or errors during window, at most 8"},
 		),
-		Run: inspect(h, findPlace, func(ctx context.Context, call *operation.Call, p *place, r *operation.Finding) (*operation.Verdict, error) {
+		Run: inspect(h, findPlace, func(ctx context.Context, call *operation.Call, p *place,
+			r *operation.Finding) (*operation.Verdict, error) {
 			before, err := linksOf(h, p, r)
 			if err != nil {
 				return nil, err

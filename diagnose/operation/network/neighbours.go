@@ -23,7 +23,8 @@ func Neighbours(h operation.Host) operation.Builtin {
 			operation.Result{Name: "linkAddress", Doc: "link address of the next hop"},
 			operation.Result{Name: "entries", Doc: "entries of that address family by state"},
 		),
-		Run: inspect(h, findPath, func(_ context.Context, call *operation.Call, p *routePath, r *operation.Finding) (*operation.Verdict, error) {
+		Run: inspect(h, findPath, func(_ context.Context, call *operation.Call, p *routePath,
+			r *operation.Finding) (*operation.Verdict, error) {
 			defer p.view.Close()
 			p.report(r)
 			switch {

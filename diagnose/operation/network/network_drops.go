@@ -31,7 +31,8 @@ func NetworkDrops(h operation.Host) operation.Builtin {
 			operation.Result{Name: "conntrackDropped", Doc: "packets dropped because that table was full"},
 			operation.Result{Name: "conntrackInsertFailed", Doc: "connections that could not be inserted, mostly because another one was faster"},
 		),
-		Run: inspect(h, findPlace, func(ctx context.Context, call *operation.Call, p *place, r *operation.Finding) (*operation.Verdict, error) {
+		Run: inspect(h, findPlace, func(ctx context.Context, call *operation.Call, p *place,
+			r *operation.Finding) (*operation.Verdict, error) {
 			window := call.Parameters.Duration("window")
 			before, err := takeSample(h, p, r)
 			if err != nil {

@@ -57,7 +57,8 @@ func PacketCapture(h operation.Host) operation.Builtin {
 			operation.Result{Name: "icmpErrors", Doc: "ICMP errors"},
 			operation.Result{Name: "handshake", Doc: "longest TCP handshake"},
 		),
-		Run: inspect(h, captureOf, func(ctx context.Context, call *operation.Call, c *capture, r *operation.Finding) (*operation.Verdict, error) {
+		Run: inspect(h, captureOf, func(ctx context.Context, call *operation.Call, c *capture,
+			r *operation.Finding) (*operation.Verdict, error) {
 			if err := c.run(ctx, call, r); err != nil {
 				return nil, err
 			}

@@ -39,7 +39,8 @@ func ReProbe(h operation.Host) operation.Builtin {
 			operation.Result{Name: "firstByteTime", Doc: "time from the request to the first byte of the answer"},
 			operation.Result{Name: "totalTime", Doc: "duration of the probe"},
 		),
-		Run: inspect(h, probeOf, func(ctx context.Context, call *operation.Call, p *probing, r *operation.Finding) (*operation.Verdict, error) {
+		Run: inspect(h, probeOf, func(ctx context.Context, call *operation.Call, p *probing,
+			r *operation.Finding) (*operation.Verdict, error) {
 			probed, err := probeOnce(ctx, p, call.Parameters.Duration("timeout"))
 			if err != nil {
 				return nil, err

@@ -33,7 +33,8 @@ func Routes(h operation.Host) operation.Builtin {
 			operation.Result{Name: "routes", Doc: "routes in all tables except the local one"},
 			operation.Result{Name: "defaultRoute", Doc: "true: the main table has a default route"},
 		),
-		Run: inspect(h, findPath, func(_ context.Context, call *operation.Call, p *routePath, r *operation.Finding) (*operation.Verdict, error) {
+		Run: inspect(h, findPath, func(_ context.Context, call *operation.Call, p *routePath,
+			r *operation.Finding) (*operation.Verdict, error) {
 			defer p.view.Close()
 			p.report(r)
 			if p.route.Errno == 0 {

@@ -38,7 +38,8 @@ func Sockets(h operation.Host) operation.Builtin {
 			operation.Result{Name: "overflows", Doc: "connections that met a full accept queue, in the whole namespace, during window"},
 			operation.Result{Name: "drops", Doc: "SYNs and ACKs dropped by listeners for any reason, likewise"},
 		),
-		Run: inspect(h, findOwnTarget, func(ctx context.Context, call *operation.Call, p *place, r *operation.Finding) (*operation.Verdict, error) {
+		Run: inspect(h, findOwnTarget, func(ctx context.Context, call *operation.Call, p *place,
+			r *operation.Finding) (*operation.Verdict, error) {
 			if shared := p.pod != "" && shared(h, p); shared {
 				r.Note("the pod shares its network: what its listeners dropped can't be distinguished from the others'")
 			} else if grew, _, err := growth(h, ctx, p, call.Parameters.Duration("window"), func(map[string]uint64) bool { return false }); err != nil {
@@ -115,8 +116,7 @@ func sockets(h operation.Host, ctx context.Context, p *place, v operation.Values
 	if at.Port() != 0 {
 		for i := range t.list {
 			s := &t.list[i]
-			if s.State == netlook.Listen && (t.listening == nil ||
-				int64(s.RQueue)-int64(s.WQueue) > int64(t.listening.RQueue)-int64(t.listening.WQueue)) {
+			if s.State == netlook.Listen && (t.listening == nil || s.Fuller(t.listening)) {
 				t.listening = s
 			}
 		}
