@@ -27,7 +27,7 @@ const (
 	maxCerts = 1 << 20
 )
 
-// Asker requests kubelet's pages, over one connection. It is safe for concurrent use.
+// Asker requests pods and other pages from kubelet, over one connection. It is safe for concurrent use.
 type Asker struct {
 	cfg  KubeletConfig
 	base *url.URL

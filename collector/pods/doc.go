@@ -1,5 +1,5 @@
 // Package pods reads the pods of the node from kubelet or from a file, for nodes where there is no
-// API server, or where it must not be watched. Both sources deliver complete sets. A [Reader]
+// API server, or where it must not be watched. Both sources deliver complete sets. An [Asker]
 // returns kubelet's complete pods on request.
 //
 // [Convert] converts a pod of the API to the form that package probe uses: its probes, with the API

@@ -156,27 +156,12 @@ func readItems(dec *json.Decoder, each func(i int, p *corev1.Pod)) error {
 // While kubelet starts, it has pods of the API server only after some seconds.
 var ErrNoPod = errors.New("kubelet has no such pod on this node") //nolint:gochecknoglobals // a constant
 
-// Reader requests complete pods from kubelet, on each call: they are needed seldom, and are too
-// big to keep. It is safe for concurrent use.
-//
-// Static pods are returned as kubelet has them: with the UID from kubelet, not that of their
-// mirror pod in the API.
-type Reader struct{ kubelet *Asker }
-
-// NewReader checks the configuration and returns a Reader. It ignores Sink and Log.
-func NewReader(cfg KubeletConfig) (*Reader, error) {
-	kubelet, err := NewAsker(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return &Reader{kubelet}, nil
-}
-
-// Pod returns a pod, or [ErrNoPod]. If two pods have the name, it prefers one of the API server
+// Pod requests a complete pod from kubelet, or returns [ErrNoPod]. A static pod has the UID from
+// kubelet, not that of its mirror pod in the API. If two pods have the name, it prefers one of the API server
 // to a static pod, and then the newest: kubelet learns of a pod's end only a moment later.
-func (r *Reader) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+func (a *Asker) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	var found *corev1.Pod
-	err := r.each(ctx, func(p *corev1.Pod) {
+	err := a.each(ctx, func(p *corev1.Pod) {
 		if p.Namespace == namespace && p.Name == name && (found == nil || succeeds(p, found)) {
 			found = p
 		}
@@ -198,14 +183,14 @@ func succeeds(p, other *corev1.Pod) bool {
 	return other.CreationTimestamp.Before(&p.CreationTimestamp)
 }
 
-// All returns all pods.
-func (r *Reader) All(ctx context.Context) (all []corev1.Pod, err error) {
-	err = r.each(ctx, func(p *corev1.Pod) { all = append(all, *p) })
+// All requests all pods from kubelet, on each call: they are needed seldom, and too big to keep.
+func (a *Asker) All(ctx context.Context) (all []corev1.Pod, err error) {
+	err = a.each(ctx, func(p *corev1.Pod) { all = append(all, *p) })
 	return all, err
 }
 
-func (r *Reader) each(ctx context.Context, do func(*corev1.Pod)) error {
-	resp, err := r.kubelet.Get(ctx, podsPage)
+func (a *Asker) each(ctx context.Context, do func(*corev1.Pod)) error {
+	resp, err := a.Get(ctx, podsPage)
 	if err != nil {
 		return err
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/kernosis/kernosis/collector/pods"
 )
 
-func newReader(t *testing.T, url string) *pods.Reader {
+func newReader(t *testing.T, url string) *pods.Asker {
 	t.Helper()
-	r, err := pods.NewReader(pods.KubeletConfig{URL: url, Insecure: true})
+	r, err := pods.NewAsker(pods.KubeletConfig{URL: url, Insecure: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestReaderIsRefused(t *testing.T) {
 	if _, err := r.Pod(t.Context(), "shop", "web-0"); err == nil || errors.Is(err, pods.ErrNoPod) || !strings.Contains(err.Error(), "kubelet's pods: ") {
 		t.Error(err)
 	}
-	if _, err := pods.NewReader(pods.KubeletConfig{URL: "https://user@x"}); err == nil {
+	if _, err := pods.NewAsker(pods.KubeletConfig{URL: "https://user@x"}); err == nil {
 		t.Error("an address with a user")
 	}
 }

@@ -38,15 +38,11 @@ type sight struct {
 
 // effects is what look changes in the results, in this order.
 type effects struct {
-	forget string    // container ID whose result is removed; empty: none
-	set    [2]Result // for the present container ID
-	n      int       // how many of set there are
+	forget string   // container ID whose result is removed; empty: none
+	set    []Result // for the present container ID
 }
 
-func (e *effects) add(r Result) {
-	e.set[e.n] = r
-	e.n++
-}
+func (e *effects) add(r Result) { e.set = append(e.set, r) }
 
 // look decides by the state of pod and container whether a probe is due.
 func (c *course) look(at *sight) (step, effects) {

@@ -62,8 +62,8 @@ func TestWhatKubeletDoes(t *testing.T) {
 				tc.set = initialThen()
 			}
 			step, e := newCourse(k).look(&at)
-			if want := tc.set(k); step != tc.step || !slices.Equal(e.set[:e.n], want) || e.forget != "" {
-				t.Errorf("%s: %s: step %d, results %v, want %d, %v", tc.rule, k, step, e.set[:e.n], tc.step, want)
+			if want := tc.set(k); step != tc.step || !slices.Equal(e.set, want) || e.forget != "" {
+				t.Errorf("%s: %s: step %d, results %v, want %d, %v", tc.rule, k, step, e.set, tc.step, want)
 			}
 		}
 	}
@@ -143,15 +143,15 @@ func TestHoldUntilTheContainerIsAnother(t *testing.T) {
 			}
 		}
 		at := sight{pod: &Pod{}, container: container("a"), started: tc.kind != Startup, now: began.Add(time.Hour)}
-		if step, e := c.look(&at); step != stepWait || e.n != 0 {
-			t.Errorf("%s: step %d, %d results on hold", tc.kind, step, e.n)
+		if step, e := c.look(&at); step != stepWait || len(e.set) != 0 {
+			t.Errorf("%s: step %d, %d results on hold", tc.kind, step, len(e.set))
 		}
 		if failures, successes := c.inARow(); failures+successes != tc.times {
 			t.Errorf("%s: %d and %d in a row on hold", tc.kind, failures, successes)
 		}
 		at.container = container("b")
 		step, e := c.look(&at)
-		if step != stepProbe || e.forget != "a" || e.n != 1 || e.set[0] != tc.kind.initial() {
+		if step != stepProbe || e.forget != "a" || len(e.set) != 1 || e.set[0] != tc.kind.initial() {
 			t.Errorf("%s: with a new ID: step %d, %+v", tc.kind, step, e)
 		}
 		if run, _ := c.take(tc.result); run != 1 {
@@ -202,8 +202,8 @@ func TestAContainerBeginsWithWhatKubeletSays(t *testing.T) {
 	ready := func(c *Container) { c.Ready, c.Started = true, true }
 	for k, want := range map[Kind]Result{Startup: Success, Readiness: Success, Liveness: Success} {
 		_, e := newCourse(k).look(&sight{pod: &Pod{}, container: container("a", ready), started: true, now: began})
-		if e.n != 1 || e.set[0] != want {
-			t.Errorf("%s: %v", k, e.set[:e.n])
+		if len(e.set) != 1 || e.set[0] != want {
+			t.Errorf("%s: %v", k, e.set)
 		}
 	}
 	// A startup success that was not observed here.
@@ -212,7 +212,7 @@ func TestAContainerBeginsWithWhatKubeletSays(t *testing.T) {
 	c.take(Failure)
 	started := func(c *Container) { c.Started = true }
 	step, e := c.look(&sight{pod: &Pod{}, container: container("a", started), started: false, now: began.Add(time.Minute)})
-	if step != stepWait || e.n != 1 || e.set[0] != Success {
-		t.Errorf("startup: step %d, %v", step, e.set[:e.n])
+	if step != stepWait || len(e.set) != 1 || e.set[0] != Success {
+		t.Errorf("startup: step %d, %v", step, e.set)
 	}
 }

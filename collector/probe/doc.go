@@ -25,17 +25,4 @@
 //   - An active probe first runs after a random part of its period, if the agent is younger
 //     than the period. A probe that can't be made is tried three times, and is not a failure.
 //     Readiness is probed at once when something has changed.
-//
-// Files:
-//
-//	pod.go      pods, containers, probes and outcomes, as all feeds have them
-//	course.go   the rules above: a state machine without clock and side effects
-//	result.go   the results by container, and the channel of changes
-//	manager.go  adds and removes pods and workers
-//	worker.go   one worker: its course, its effects and what it reports, in order
-//	late.go     failures reported after their container's end, and uncertain ones
-//	active.go   when active probes run
-//	status.go   queries: results, pods, and which containers have started
-//	report.go   events of failures and recoveries, bounded
-//	metrics.go  counts by result, bounded
 package probe

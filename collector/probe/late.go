@@ -14,11 +14,6 @@ type former struct {
 	over bool   // the run has reached its threshold
 }
 
-func formerOf(c *course) former {
-	run, _ := c.inARow()
-	return former{c.id, run, c.onHold}
-}
-
 // late counts a failure of a container that has ended since. It reports whether the failure can
 // belong to such a container; the turn is held.
 func (m *Manager) late(w *worker, o *Outcome) bool {

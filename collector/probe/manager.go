@@ -71,7 +71,7 @@ func New(cfg Config) *Manager {
 		pods: map[string]*entry{}, workers: map[Key]*worker{},
 	}
 	for _, k := range Kinds() {
-		m.results[k] = newResults()
+		m.results[k] = &Results{byID: map[string]Result{}}
 	}
 	return m
 }

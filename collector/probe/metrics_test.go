@@ -128,17 +128,17 @@ kernosis_probe_pods_refused_total 1
 func TestUpdates(t *testing.T) {
 	m := probe.New(probe.Config{})
 	r := m.Results(probe.Liveness)
-	r.Set("before", probe.Failure, "u") // Updates was not called yet
+	r.Set("before", probe.Failure) // Updates was not called yet
 	updates := r.Updates()
-	if r.Set("before", probe.Failure, "u") || !r.Set("before", probe.Success, "u") {
+	if r.Set("before", probe.Failure) || !r.Set("before", probe.Success) {
 		t.Error("a change is none, or the other way round")
 	}
 	r.Remove("before")
-	if u := <-updates; u != (probe.Update{ContainerID: "before", Result: probe.Success, PodUID: "u"}) || len(updates) != 0 {
+	if u := <-updates; u != (probe.Update{ContainerID: "before", Result: probe.Success}) || len(updates) != 0 {
 		t.Errorf("%+v, and %d more", u, len(updates))
 	}
 	for i := range 300 {
-		r.Set(strconv.Itoa(i), probe.Failure, "u")
+		r.Set(strconv.Itoa(i), probe.Failure)
 	}
 	if len(updates) != 256 || r.Dropped() != 44 {
 		t.Errorf("%d updates, %d dropped", len(updates), r.Dropped())
@@ -154,7 +154,7 @@ func TestUpdates(t *testing.T) {
 	m.Observe(probe.Key{PodUID: "u1", Container: "web", Kind: probe.Readiness}, probe.Outcome{OK: true})
 	m.RemovePod("u1")
 	for _, want := range []probe.Result{probe.Failure, probe.Success} {
-		if u := <-ready; u != (probe.Update{ContainerID: "x://u1", Result: want, PodUID: "u1"}) {
+		if u := <-ready; u != (probe.Update{ContainerID: "x://u1", Result: want}) {
 			t.Errorf("%+v", u)
 		}
 	}

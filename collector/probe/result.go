@@ -39,7 +39,6 @@ func (k Kind) initial() Result {
 type Update struct {
 	ContainerID string
 	Result      Result
-	PodUID      string
 }
 
 // maxUpdates covers some seconds of changes on a node where everything fails at once: a reader
@@ -55,8 +54,6 @@ type Results struct {
 	dropped uint64
 }
 
-func newResults() *Results { return &Results{byID: map[string]Result{}} }
-
 // Get returns the result of a container, or false if it has none.
 func (r *Results) Get(containerID string) (Result, bool) {
 	r.mu.Lock()
@@ -66,7 +63,7 @@ func (r *Results) Get(containerID string) (Result, bool) {
 }
 
 // Set stores a result, sends an update if it has changed, and reports whether it has.
-func (r *Results) Set(containerID string, result Result, podUID string) bool {
+func (r *Results) Set(containerID string, result Result) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if before, ok := r.byID[containerID]; ok && before == result {
@@ -77,7 +74,7 @@ func (r *Results) Set(containerID string, result Result, podUID string) bool {
 		return true
 	}
 	select {
-	case r.updates <- Update{ContainerID: containerID, Result: result, PodUID: podUID}:
+	case r.updates <- Update{ContainerID: containerID, Result: result}:
 	default:
 		r.dropped++
 	}

@@ -84,7 +84,7 @@ func (m *Manager) count(w *worker, o *Outcome) (failures int, report bool) {
 	w.erring, w.touched = false, true
 	m.bump(w, result)
 	run, reached := w.take(result)
-	if reached && m.results[w.key.Kind].Set(w.id, result, w.key.PodUID) {
+	if reached && m.results[w.key.Kind].Set(w.id, result) {
 		// kubelet probes the pod's readiness again.
 		if c := w.entry.container(w.key.Container); c != nil {
 			m.hasten(w.entry, c)
@@ -136,14 +136,15 @@ func (m *Manager) advance(w *worker, now time.Time) (next step, over bool) {
 	earlier := w.course
 	next, e := w.course.look(&at)
 	if w.id != earlier.id {
-		w.former, w.touched = formerOf(&earlier), false
+		failures, _ := earlier.inARow()
+		w.former, w.touched = former{earlier.id, failures, earlier.onHold}, false
 	}
 	results := m.results[w.key.Kind]
 	if e.forget != "" {
 		results.Remove(e.forget)
 	}
-	for _, r := range e.set[:e.n] {
-		results.Set(w.id, r, w.key.PodUID)
+	for _, r := range e.set {
+		results.Set(w.id, r)
 	}
 	if w.reported && (next == stepEnd || e.forget != "") {
 		w.reported, over = false, true

@@ -85,7 +85,7 @@ func podsOfServer(of *cluster, seen *probes) (*podSource, error) {
 func (p *parts) podsOfKubelet() (*podSource, error) {
 	c := p.cfg.Probes.source(p.cfg.HostRoot)
 	c.InPod = exists(ownToken) // no static pod has a service account
-	whole, err := nodepods.NewReader(c)
+	whole, err := nodepods.NewAsker(c)
 	if err != nil {
 		return nil, err
 	}

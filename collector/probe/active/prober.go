@@ -81,7 +81,7 @@ func (p *Prober) Network(ctx context.Context, t Target, timeout time.Duration) (
 		if _, ok := errors.AsType[*net.DNSError](err); !ok {
 			return probe.Outcome{}, err
 		}
-		return unresolved(t.Host, err, time.Since(began)), nil
+		return Failed(began, event.VerdictName, netprobe.PhaseConnect, "the name %s does not resolve: %v", t.Host, err), nil
 	}
 	inode, pid, err := p.node()
 	if err != nil {
@@ -149,10 +149,16 @@ func resolve(ctx context.Context, host string) (netip.Addr, string, error) {
 	return all[0].Unmap(), host, nil // a name without addresses is an error
 }
 
-func unresolved(host string, err error, took time.Duration) probe.Outcome {
+// Succeeded returns the outcome of a probe that began at a time and succeeded.
+func Succeeded(began time.Time) probe.Outcome {
+	return probe.Outcome{At: time.Now(), OK: true, Detail: event.ProbeOutcome{Feed: event.ProbeActive, Duration: event.Duration(time.Since(began))}}
+}
+
+// Failed returns the outcome of a probe that began at a time and failed.
+func Failed(began time.Time, verdict, phase, format string, args ...any) probe.Outcome {
 	return probe.Outcome{At: time.Now(), Detail: event.ProbeOutcome{
-		Feed: event.ProbeActive, Verdict: event.VerdictName, Phase: netprobe.PhaseConnect, Duration: event.Duration(took),
-		Cause: display.Safe(fmt.Sprintf("the name %s does not resolve: %v", host, err), maxCause),
+		Feed: event.ProbeActive, Verdict: verdict, Phase: phase, Duration: event.Duration(time.Since(began)),
+		Cause: display.Safe(fmt.Sprintf(format, args...), maxCause),
 	}}
 }
 

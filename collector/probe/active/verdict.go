@@ -64,28 +64,25 @@ func (f *facts) judge(d *event.ProbeOutcome) {
 	case f.Phase == netprobe.PhaseConnect:
 		f.judgeConnect(d)
 	case f.errIs(unix.ECONNRESET, unix.EPIPE):
-		d.Verdict = event.VerdictReset
-		d.Cause = fmt.Sprintf("the connection to %s was reset during the %s, %s after it was established; %s", f.to, f.part(), display.Duration(f.Took-f.Connect), f.traffic())
+		set(d, event.VerdictReset, "the connection to %s was reset during the %s, %s after it was established; %s",
+			f.to, f.part(), display.Duration(f.Took-f.Connect), f.traffic())
 	case f.late():
 		f.judgeLate(d)
 	case f.Phase == netprobe.PhaseTLS:
-		d.Verdict = event.VerdictTLS
-		d.Cause = fmt.Sprintf("TLS handshake with %s failed: %s", f.to, f.tlsText())
+		set(d, event.VerdictTLS, "TLS handshake with %s failed: %s", f.to, f.tlsText())
 	case f.Status != "":
-		d.Verdict = event.VerdictStatus
-		d.Cause = f.statusText()
+		set(d, event.VerdictStatus, "%s", f.statusText())
 	case errors.Is(f.Err, netprobe.ErrNoHealth), errors.Is(f.Err, netprobe.ErrRedirects):
-		d.Verdict = event.VerdictStatus
-		d.Cause = fmt.Sprintf("%s: %v", f.to, f.Err)
+		set(d, event.VerdictStatus, "%s: %v", f.to, f.Err)
 	case f.Conn.Received == 0:
-		d.Verdict = event.VerdictSilent
-		d.Cause = fmt.Sprintf("%s accepted the connection and closed it without sending a byte, %s after it was established", f.to, display.Duration(f.Took-f.Connect))
+		set(d, event.VerdictSilent, "%s accepted the connection and closed it without sending a byte, %s after it was established",
+			f.to, display.Duration(f.Took-f.Connect))
 	case f.errIs(io.EOF, io.ErrUnexpectedEOF):
-		d.Verdict = event.VerdictStatus
-		d.Cause = fmt.Sprintf("%s closed the connection in the middle of its answer, after %d bytes", f.to, f.Conn.Received)
+		set(d, event.VerdictStatus, "%s closed the connection in the middle of its answer, after %d bytes",
+			f.to, f.Conn.Received)
 	default:
-		d.Verdict = event.VerdictStatus
-		d.Cause = fmt.Sprintf("%s gave no %s answer: %s", f.to, strings.ToUpper(f.protocol), status.Convert(f.Err).Message())
+		set(d, event.VerdictStatus, "%s gave no %s answer: %s",
+			f.to, strings.ToUpper(f.protocol), status.Convert(f.Err).Message())
 	}
 	f.exclude(d)
 	if f.skipped {
@@ -97,45 +94,43 @@ func (f *facts) judge(d *event.ProbeOutcome) {
 	d.Cause = display.Safe(d.Cause, maxCause)
 }
 
+// set sets a verdict and its cause.
+func set(d *event.ProbeOutcome, verdict, format string, args ...any) {
+	d.Verdict, d.Cause = verdict, fmt.Sprintf(format, args...)
+}
+
 // judgeConnect fills in the verdict of a probe that got no connection.
 func (f *facts) judgeConnect(d *event.ProbeOutcome) {
 	switch {
 	case f.errIs(unix.EADDRNOTAVAIL):
-		d.Verdict = event.VerdictPortsExhausted
-		d.Cause = fmt.Sprintf("no local port is free to connect to %s: nothing was sent", f.to)
+		set(d, event.VerdictPortsExhausted, "no local port is free to connect to %s: nothing was sent", f.to)
 	case f.errIs(unix.ECONNREFUSED):
-		d.Verdict = event.VerdictRefused
-		d.Cause = fmt.Sprintf("nothing listens at %s: the SYN was refused after %s", f.to, display.Duration(f.Took))
+		set(d, event.VerdictRefused, "nothing listens at %s: the SYN was refused after %s",
+			f.to, display.Duration(f.Took))
 		if f.listener.Present {
 			d.Cause = fmt.Sprintf("%s refused the SYN after %s, yet there is a listener: it started since, or a firewall answered", f.to, display.Duration(f.Took))
 		} else if f.listener.Known {
 			add(&d.Evidence, "no listener at "+f.to.String())
 		}
 	case f.route.Known && f.route.Errno != 0:
-		d.Verdict = event.VerdictNoRoute
-		d.Cause = fmt.Sprintf("can't reach %s: %s", f.to, f.route.String())
+		set(d, event.VerdictNoRoute, "can't reach %s: %s", f.to, f.route.String())
 	case f.errIs(unix.ENETUNREACH, unix.EINVAL):
-		d.Verdict = event.VerdictNoRoute
-		d.Cause = fmt.Sprintf("can't reach %s: %s", f.to, d.Errno)
+		set(d, event.VerdictNoRoute, "can't reach %s: %s", f.to, d.Errno)
 	case f.errIs(unix.EPERM, unix.EACCES):
-		d.Verdict = event.VerdictLocalDrop
-		d.Cause = fmt.Sprintf("this node blocks packets to %s: %s", f.to, d.Errno)
+		set(d, event.VerdictLocalDrop, "this node blocks packets to %s: %s", f.to, d.Errno)
 	case f.neighbor.Failed, f.neighbor.Trying && f.Took >= neighborPatience:
-		d.Verdict = event.VerdictNeighborFailed
-		d.Cause = fmt.Sprintf("the next hop %s to %s does not answer: neighbour %s", f.route.Via, f.to, f.neighbor.State)
+		set(d, event.VerdictNeighborFailed, "the next hop %s to %s does not answer: neighbour %s",
+			f.route.Via, f.to, f.neighbor.State)
 		add(&d.Evidence, f.route.String())
 	case f.errIs(unix.EHOSTUNREACH, unix.EHOSTDOWN, unix.ENOPROTOOPT, unix.EPROTO, unix.EOPNOTSUPP, unix.ENONET):
-		d.Verdict = event.VerdictUnreachable
-		d.Cause = fmt.Sprintf("an ICMP error answered the SYN to %s: %s", f.to, d.Errno)
+		set(d, event.VerdictUnreachable, "an ICMP error answered the SYN to %s: %s", f.to, d.Errno)
 	case !f.late():
-		d.Verdict = event.VerdictOther
-		d.Cause = fmt.Sprintf("no connection to %s: %v", f.to, f.Err)
+		set(d, event.VerdictOther, "no connection to %s: %v", f.to, f.Err)
 	case f.listener.Full():
-		d.Verdict = event.VerdictAcceptQueueFull
-		d.Cause = fmt.Sprintf("accept queue full %d/%d on :%d: its process does not call accept; no answer to the SYN in %s", f.listener.Queue, f.listener.Max, f.to.Port(), display.Duration(f.Took))
+		set(d, event.VerdictAcceptQueueFull, "accept queue full %d/%d on :%d: its process does not call accept; no answer to the SYN in %s",
+			f.listener.Queue, f.listener.Max, f.to.Port(), display.Duration(f.Took))
 	default:
-		d.Verdict = event.VerdictTimeout
-		d.Cause = fmt.Sprintf("no answer to the SYN to %s in %s", f.to, display.Duration(f.Took))
+		set(d, event.VerdictTimeout, "no answer to the SYN to %s in %s", f.to, display.Duration(f.Took))
 		if f.listener.Known && !f.listener.Present {
 			add(&d.Evidence, fmt.Sprintf("no listener at %s, and no reset either", f.to))
 		}
@@ -147,29 +142,28 @@ func (f *facts) judgeLate(d *event.ProbeOutcome) {
 	stood := fmt.Sprintf("SYN answered in %s", display.Duration(f.Connect))
 	switch {
 	case f.Conn.Received == 0 && f.child == netlook.ChildWaiting:
-		d.Verdict = event.VerdictNotAccepted
-		d.Cause = fmt.Sprintf("%s, but the connection waits in the accept queue (%d/%d) of :%d and was not accepted in %s", stood, f.listener.Queue, f.listener.Max, f.to.Port(), display.Duration(f.Took))
+		set(d, event.VerdictNotAccepted, "%s, but the connection waits in the accept queue (%d/%d) of :%d and was not accepted in %s",
+			stood, f.listener.Queue, f.listener.Max, f.to.Port(), display.Duration(f.Took))
 	case f.Conn.Received == 0 && f.Conn.Acked < f.Conn.Sent && f.listener.Full():
-		d.Verdict = event.VerdictAcceptQueueFull
-		d.Cause = fmt.Sprintf("accept queue full %d/%d on :%d: the end of the handshake and the request are ignored", f.listener.Queue, f.listener.Max, f.to.Port())
+		set(d, event.VerdictAcceptQueueFull, "accept queue full %d/%d on :%d: the end of the handshake and the request are ignored",
+			f.listener.Queue, f.listener.Max, f.to.Port())
 	case f.Conn.Received == 0:
-		d.Verdict = event.VerdictSilent
-		d.Cause = fmt.Sprintf("%s, %s, no byte back in %s", stood, f.traffic(), display.Duration(f.timeout))
+		set(d, event.VerdictSilent, "%s, %s, no byte back in %s", stood, f.traffic(), display.Duration(f.timeout))
 		if f.child == netlook.ChildAccepted {
 			add(&d.Excluded, "not accepted: a process has the connection")
 		}
 	case f.Phase == netprobe.PhaseTLS:
-		d.Verdict = event.VerdictTLS
-		d.Cause = fmt.Sprintf("%s, but the TLS handshake did not end in %s: %d bytes received", stood, display.Duration(f.timeout), f.Conn.Received)
+		set(d, event.VerdictTLS, "%s, but the TLS handshake did not end in %s: %d bytes received",
+			stood, display.Duration(f.timeout), f.Conn.Received)
 	case f.FirstByte == 0 && f.protocol != netprobe.GRPC:
-		d.Verdict = event.VerdictSilent
-		d.Cause = fmt.Sprintf("%s, %s, no byte of the answer in %s", stood, f.traffic(), display.Duration(f.timeout))
+		set(d, event.VerdictSilent, "%s, %s, no byte of the answer in %s",
+			stood, f.traffic(), display.Duration(f.timeout))
 	case f.FirstByte > 0:
-		d.Verdict = event.VerdictSlow
-		d.Cause = fmt.Sprintf("%s, first byte after %s, the answer was not complete in %s: %d bytes received", stood, display.Duration(f.FirstByte), display.Duration(f.timeout), f.Conn.Received)
+		set(d, event.VerdictSlow, "%s, first byte after %s, the answer was not complete in %s: %d bytes received",
+			stood, display.Duration(f.FirstByte), display.Duration(f.timeout), f.Conn.Received)
 	default: // the server speaks HTTP/2, but its health service does not answer
-		d.Verdict = event.VerdictSlow
-		d.Cause = fmt.Sprintf("%s, gRPC connected (%d bytes received), no answer from the health service in %s", stood, f.Conn.Received, display.Duration(f.timeout))
+		set(d, event.VerdictSlow, "%s, gRPC connected (%d bytes received), no answer from the health service in %s",
+			stood, f.Conn.Received, display.Duration(f.timeout))
 	}
 }
 

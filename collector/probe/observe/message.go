@@ -81,11 +81,9 @@ func (m *Message) exec(rest string) {
 	switch {
 	case strings.HasPrefix(rest, "command timed out"), // 1.31 and later
 		strings.HasPrefix(rest, `command "`) && strings.HasSuffix(rest, " timed out"):
-		m.Verdict, m.Phase = event.VerdictExecSlow, "answer"
-		m.Cause = "the program did not end in time"
+		m.set(event.VerdictExecSlow, "answer", "the program did not end in time")
 	case m.Errored:
-		m.Verdict = event.VerdictExecFailed
-		m.Cause = "the program could not be run: " + display.Safe(lastOf(rest), maxCause)
+		m.set(event.VerdictExecFailed, "", "the program could not be run: "+display.Safe(lastOf(rest), maxCause))
 		switch {
 		case strings.Contains(rest, "no such file or directory"), strings.Contains(rest, "executable file not found"):
 			m.Status = "not found"
@@ -93,8 +91,7 @@ func (m *Message) exec(rest string) {
 			m.Status = "permission denied"
 		}
 	default:
-		m.Verdict, m.Phase = event.VerdictExecFailed, "answer"
-		m.Cause = "the program failed"
+		m.set(event.VerdictExecFailed, "answer", "the program failed")
 		if said := strings.TrimSpace(rest); said != "" {
 			m.Cause += ": " + display.Safe(lineOf(said), maxCause)
 		}
@@ -105,20 +102,18 @@ func (m *Message) grpc(rest string) {
 	switch {
 	case strings.HasPrefix(rest, "service unhealthy (responded with "):
 		m.Status = between(rest, `responded with "`, `"`)
-		m.Verdict, m.Phase = event.VerdictStatus, "answer"
-		m.Cause = "gRPC health is " + display.Safe(m.Status, 64)
+		m.set(event.VerdictStatus, "answer", "gRPC health is "+display.Safe(m.Status, 64))
 	case strings.HasPrefix(rest, "error: this server does not implement the grpc health protocol"):
-		m.Status, m.Verdict, m.Phase = "UNIMPLEMENTED", event.VerdictStatus, "answer"
-		m.Cause = "the server has no gRPC health service"
+		m.Status = "UNIMPLEMENTED"
+		m.set(event.VerdictStatus, "answer", "the server has no gRPC health service")
 	case strings.HasPrefix(rest, "timeout: health rpc did not complete within "):
-		m.Verdict, m.Phase, m.Cause = event.VerdictSilent, "answer", "no answer to the gRPC health request in time"
+		m.set(event.VerdictSilent, "answer", "no answer to the gRPC health request in time")
 	case strings.HasPrefix(rest, "timeout: failed to connect service "):
 		// A connection to a server that does not speak HTTP/2 ends like this too.
-		m.Verdict, m.Cause = event.VerdictTimeout, "no gRPC connection in time"
+		m.set(event.VerdictTimeout, "", "no gRPC connection in time")
 	case strings.HasPrefix(rest, "error: health rpc probe failed: "):
 		m.Status = between(rest, "code = ", " ")
-		m.Verdict, m.Phase = event.VerdictStatus, "answer"
-		m.Cause = "gRPC health request failed: " + display.Safe(lastOf(rest), maxCause)
+		m.set(event.VerdictStatus, "answer", "gRPC health request failed: "+display.Safe(lastOf(rest), maxCause))
 		if m.connection(rest); m.Errno != "" {
 			m.Status = ""
 		}
@@ -130,37 +125,34 @@ func (m *Message) grpc(rest string) {
 
 // network parses the error of an HTTP or TCP probe.
 func (m *Message) network(rest string) {
+	code, isStatus := strings.CutPrefix(rest, "HTTP probe failed with statuscode: ")
 	switch {
-	case strings.HasPrefix(rest, "HTTP probe failed with statuscode: "):
-		code := strings.TrimPrefix(rest, "HTTP probe failed with statuscode: ")
-		if n := digits(code); n > 0 {
-			m.Status = code[:n]
-		}
-		m.Verdict, m.Phase = event.VerdictStatus, "answer"
-		m.Cause = "HTTP status " + m.Status
+	case isStatus:
+		m.Status = code[:digits(code)]
+		m.set(event.VerdictStatus, "answer", "HTTP status "+m.Status)
 	case strings.Contains(rest, "server gave HTTP response to HTTPS client"):
-		m.tls("the port speaks plain HTTP, and the probe HTTPS")
+		m.set(event.VerdictTLS, "tls", "the port speaks plain HTTP, and the probe HTTPS")
 	case strings.Contains(rest, "malformed HTTP response \"\\x15\\x03"), strings.Contains(rest, "malformed HTTP response \"\\x16\\x03"):
-		m.tls("the port speaks TLS, and the probe plain HTTP")
+		m.set(event.VerdictTLS, "tls", "the port speaks TLS, and the probe plain HTTP")
 	case strings.Contains(rest, "TLS handshake timeout"):
-		m.tls("the TLS handshake did not end in time")
+		m.set(event.VerdictTLS, "tls", "the TLS handshake did not end in time")
 	case strings.Contains(rest, "tls: "), strings.Contains(rest, "x509: "):
-		m.tls("TLS: " + display.Safe(lastOf(rest), maxCause))
+		m.set(event.VerdictTLS, "tls", "TLS: "+display.Safe(lastOf(rest), maxCause))
 	case m.connection(rest):
 	case strings.Contains(rest, "malformed HTTP "), strings.Contains(rest, "stopped after 10 redirects"):
-		m.Verdict, m.Phase = event.VerdictStatus, "answer"
-		m.Cause = display.Safe(lastOf(rest), maxCause)
+		m.set(event.VerdictStatus, "answer", display.Safe(lastOf(rest), maxCause))
 	}
 }
 
-func (m *Message) tls(cause string) {
-	m.Verdict, m.Phase, m.Cause = event.VerdictTLS, "tls", cause
+func (m *Message) set(verdict, phase, cause string) {
+	m.Verdict, m.Phase, m.Cause = verdict, phase, cause
 }
 
 // connection parses errors of a connection; sockets report those in more detail.
 func (m *Message) connection(rest string) bool {
 	set := func(verdict, phase, errno, cause string) bool {
-		m.Verdict, m.Phase, m.Errno, m.Cause = verdict, phase, errno, cause
+		m.set(verdict, phase, cause)
+		m.Errno = errno
 		return true
 	}
 	has := func(s string) bool { return strings.Contains(rest, s) }

@@ -22,7 +22,6 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kernosis/kernosis/collector/cri"
-	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/netprobe"
@@ -67,7 +66,7 @@ func (m *maker) make(ctx context.Context, s *Service, group *process.Group, runs
 		o, err = m.prober.Network(ctx, t, s.Timeout)
 	}
 	if code, _ := strconv.Atoi(o.Detail.Status); err == nil && !o.OK && o.Detail.Verdict == event.VerdictStatus && slices.Contains(s.Accept, code) {
-		return success(o.Detail.Duration), nil
+		o.OK, o.Detail = true, event.ProbeOutcome{Feed: event.ProbeActive, Duration: o.Detail.Duration}
 	}
 	return o, err
 }
@@ -84,19 +83,6 @@ func verified(file string) (*tls.Config, error) {
 		return nil, fmt.Errorf("ca: no certificate in %s", file)
 	}
 	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
-}
-
-func success(took event.Duration) probe.Outcome {
-	return probe.Outcome{At: time.Now(), OK: true, Detail: event.ProbeOutcome{Feed: event.ProbeActive, Duration: took}}
-}
-
-// failure returns a failed outcome of a probe that began at a time.
-func failure(began time.Time, verdict, phase, format string, args ...any) probe.Outcome {
-	const most = 300
-	return probe.Outcome{At: time.Now(), Detail: event.ProbeOutcome{
-		Feed: event.ProbeActive, Verdict: verdict, Phase: phase, Duration: event.Duration(time.Since(began)),
-		Cause: display.Safe(fmt.Sprintf(format, args...), most),
-	}}
 }
 
 // runtime requests the container runtime's status.
@@ -117,7 +103,7 @@ func (m *maker) runtime(ctx context.Context, s *Service) (o probe.Outcome, err e
 	case ctx.Err() != nil:
 		return probe.Outcome{}, ctx.Err()
 	case errors.Is(err, cri.ErrNotFound):
-		return failure(began, event.VerdictRefused, "connect", "no container runtime listens: none of %s exists", strings.Join(cri.Sockets(), ", ")), nil
+		return active.Failed(began, event.VerdictRefused, "connect", "no container runtime listens: none of %s exists", strings.Join(cri.Sockets(), ", ")), nil
 	case err != nil && s.Socket == "":
 		return probe.Outcome{}, errors.New("no container runtime speaks CRI v1: " + o.Detail.Cause)
 	}
@@ -143,23 +129,23 @@ func (m *maker) runtimeAt(ctx context.Context, socket cri.Socket, timeout time.D
 	case codes.Unimplemented:
 		return notReady(began, socket, said), said.Err()
 	case codes.DeadlineExceeded:
-		return failure(began, event.VerdictSilent, "established", "the container runtime at %s accepts connections but does not answer within %s", socket.Name, timeout), nil
+		return active.Failed(began, event.VerdictSilent, "established", "the container runtime at %s accepts connections but does not answer within %s", socket.Name, timeout), nil
 	default:
 		return notReady(began, socket, said), nil
 	}
 	for _, c := range h.Conditions {
 		if c.Name == criapi.RuntimeReady && !c.OK {
-			o = failure(began, event.VerdictStatus, "answer", "%s %s at %s: %s is false: %s", h.Name, h.Version, socket.Name, c.Name, strings.TrimPrefix(c.Reason+": "+c.Message, ": "))
+			o = active.Failed(began, event.VerdictStatus, "answer", "%s %s at %s: %s is false: %s", h.Name, h.Version, socket.Name, c.Name, strings.TrimPrefix(c.Reason+": "+c.Message, ": "))
 			o.Detail.Status = c.Name + "=false"
 			return o, nil
 		}
 	}
-	return success(event.Duration(time.Since(began))), nil
+	return active.Succeeded(began), nil
 }
 
 // notReady returns the outcome for a runtime that answers with an error.
 func notReady(began time.Time, socket cri.Socket, said *status.Status) probe.Outcome {
-	o := failure(began, event.VerdictStatus, "answer", "the container runtime at %s answers %s: %s", socket.Name, said.Code(), said.Message())
+	o := active.Failed(began, event.VerdictStatus, "answer", "the container runtime at %s answers %s: %s", socket.Name, said.Code(), said.Message())
 	o.Detail.Status = said.Code().String()
 	return o
 }
@@ -176,13 +162,13 @@ func (m *maker) connects(ctx context.Context, socket cri.Socket) (probe.Outcome,
 	var o probe.Outcome
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		o = failure(began, event.VerdictRefused, "connect", "nothing listens at %s: there is no such socket", socket.Name)
+		o = active.Failed(began, event.VerdictRefused, "connect", "nothing listens at %s: there is no such socket", socket.Name)
 	case errors.Is(err, unix.ECONNREFUSED):
-		o = failure(began, event.VerdictRefused, "connect", "nothing listens at %s: the socket's process has ended", socket.Name)
+		o = active.Failed(began, event.VerdictRefused, "connect", "nothing listens at %s: the socket's process has ended", socket.Name)
 	case errors.Is(err, unix.EAGAIN):
-		o = failure(began, event.VerdictAcceptQueueFull, "connect", "accept queue full at %s: its process does not call accept", socket.Name)
+		o = active.Failed(began, event.VerdictAcceptQueueFull, "connect", "accept queue full at %s: its process does not call accept", socket.Name)
 	default:
-		o = failure(began, event.VerdictOther, "connect", "no connection to %s: %v", socket.Name, err)
+		o = active.Failed(began, event.VerdictOther, "connect", "no connection to %s: %v", socket.Name, err)
 	}
 	if errno, ok := errors.AsType[unix.Errno](err); ok {
 		o.Detail.Errno = hostfs.ErrnoName(int32(errno))
@@ -234,7 +220,7 @@ func (m *maker) names(ctx context.Context, s *Service) (probe.Outcome, error) {
 			return probe.Outcome{}, ctx.Err()
 		}
 		if o.OK {
-			return success(event.Duration(time.Since(began))), nil
+			return active.Succeeded(began), nil
 		}
 		if reported = append(reported, o.Detail.Cause); i == 0 {
 			first = o
@@ -256,19 +242,19 @@ func ask(ctx context.Context, dial netprobe.Dial, server netip.AddrPort, q dnsme
 	}
 	switch late := net.Error(nil); {
 	case errors.Is(err, unix.ECONNREFUSED):
-		return failure(began, event.VerdictRefused, "answer", "no name server listens at %s: port unreachable", server)
+		return active.Failed(began, event.VerdictRefused, "answer", "no name server listens at %s: port unreachable", server)
 	case errors.As(err, &late) && late.Timeout():
-		return failure(began, event.VerdictNoAnswer, "answer", "name server %s does not answer within %s", server, timeout)
+		return active.Failed(began, event.VerdictNoAnswer, "answer", "name server %s does not answer within %s", server, timeout)
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
-		return failure(began, event.VerdictNoRoute, "connect", "can't reach name server %s: %v", server, err)
+		return active.Failed(began, event.VerdictNoRoute, "connect", "can't reach name server %s: %v", server, err)
 	case err != nil:
-		return failure(began, event.VerdictOther, "answer", "name server %s: %v", server, err)
+		return active.Failed(began, event.VerdictOther, "answer", "name server %s: %v", server, err)
 	case h.RCode != dnsmessage.RCodeSuccess && h.RCode != dnsmessage.RCodeNameError:
-		o := failure(began, event.VerdictStatus, "answer", "name server %s answers %s to %s", server, netprobe.RCode(h.RCode), q.Name)
+		o := active.Failed(began, event.VerdictStatus, "answer", "name server %s answers %s to %s", server, netprobe.RCode(h.RCode), q.Name)
 		o.Detail.Status = netprobe.RCode(h.RCode)
 		return o
 	}
-	return success(event.Duration(time.Since(began)))
+	return active.Succeeded(began)
 }
 
 // Findable returns the names of the known services that [Find] looks for: those with the same
