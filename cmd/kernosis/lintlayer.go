@@ -59,7 +59,7 @@ func addServices(in *lint.Input) {
 		if slices.ContainsFunc(in.Conditions, func(c lint.Condition) bool { return c.Type == s.Condition }) {
 			continue
 		}
-		in.Conditions = append(in.Conditions, lint.Condition{Type: s.Condition, Healthy: s.HealthyReason})
+		in.Conditions = append(in.Conditions, lint.Condition{Type: s.Condition})
 		in.Rules = append(in.Rules, lint.Rule{Reason: s.Condition, Condition: s.Condition, Healthy: s.HealthyReason, Context: true})
 	}
 }

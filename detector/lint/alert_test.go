@@ -87,7 +87,7 @@ func FuzzAlerts(f *testing.F) {
 		if err != nil {
 			return
 		}
-		in := lint.Input{Alerts: list, Conditions: []lint.Condition{{Type: "A", Healthy: "Fine"}}, Rules: []lint.Rule{{Reason: "B", Condition: "A", Context: true}}}
+		in := lint.Input{Alerts: list, Conditions: []lint.Condition{{Type: "A"}}, Rules: []lint.Rule{{Reason: "B", Condition: "A", Context: true}}}
 		for _, found := range lint.Check(in, corpus, lint.DefaultKernels()) {
 			if found.File != "f.yaml" || found.Line < 1 || found.Message == "" {
 				t.Fatalf("%+v", found)

@@ -16,28 +16,28 @@ const costly = 500
 // Check returns all findings: on rules in their order, then on conditions and alerts.
 func Check(in Input, c *Corpus, k Kernels) []Finding {
 	var out []Finding
-	judges, mistakes := in.judges(newIndex(c))
-	for i := range in.Rules {
-		r := &in.Rules[i]
+	rules := in.judged(c)
+	for i := range rules {
+		r := &rules[i]
 		if r.Context {
-			continue
-		}
-		out = append(out, in.names(r)...)
-		if r.Expr == "" {
 			continue
 		}
 		report := func(l Level, code string, suggest []string, format string, args ...any) {
 			out = append(out, Finding{File: r.File, Line: r.Line, Level: l, Code: code, Message: r.Reason + ": " + fmt.Sprintf(format, args...), Suggest: suggest})
 		}
+		in.names(r.Rule, report)
+		if r.Expr == "" {
+			continue
+		}
 		if o := in.same(i); o != nil {
 			report(Warning, Duplicate, nil, "has the same pattern as %s:%d (%s)", o.File, o.Line, o.Reason)
 		}
-		if err := mistakes[i]; err != nil {
-			report(Error, BadPattern, nil, "%v", err)
+		if r.mistake != nil {
+			report(Error, BadPattern, nil, "%v", r.mistake)
 			continue
 		}
-		if shape(r, judges[i], report) && r.Kernel {
-			in.wording(i, judges, k, report)
+		if shape(r, report) && r.Kernel {
+			r.wording(rules, k, report)
 		}
 	}
 	return append(append(out, in.unset()...), in.alerts()...)
@@ -54,35 +54,39 @@ func (in *Input) unset() []Finding {
 	return out
 }
 
-// judges returns, for each rule with a pattern, a judge or the error why the pattern
-// can't be compiled.
-func (in *Input) judges(x *index) ([]*judge, []error) {
-	judges, mistakes := make([]*judge, len(in.Rules)), make([]error, len(in.Rules))
+// judgedRule is a rule with a judge of its pattern, or the mistake why that can't be compiled. A
+// rule without a pattern has neither.
+type judgedRule struct {
+	*Rule
+	*judge
+	mistake error
+}
+
+func (in *Input) judged(c *Corpus) []judgedRule {
+	x := newIndex(c)
+	rules := make([]judgedRule, len(in.Rules))
 	for i := range in.Rules {
-		if in.Rules[i].Expr != "" {
-			judges[i], mistakes[i] = newJudge(&in.Rules[i], x)
+		r := &rules[i]
+		if r.Rule = &in.Rules[i]; r.Expr != "" {
+			r.judge, r.mistake = newJudge(r.Rule, x)
 		}
 	}
-	return judges, mistakes
+	return rules
 }
 
 // reporter records a finding on the rule that is being checked.
 type reporter func(l Level, code string, suggest []string, format string, args ...any)
 
 // names reports ambiguous names.
-func (in *Input) names(r *Rule) []Finding {
-	finding := func(l Level, code, msg string) []Finding {
-		return []Finding{{File: r.File, Line: r.Line, Level: l, Code: code, Message: r.Reason + ": " + msg}}
-	}
+func (in *Input) names(r *Rule, report reporter) {
 	switch {
 	case r.Condition != "" && r.Healthy == r.Reason:
-		return finding(Warning, ReasonIsHealthy, "condition "+r.Condition+" also has this reason while nothing is wrong: rename one of them")
+		report(Warning, ReasonIsHealthy, nil, "condition %s also has this reason while nothing is wrong: rename one of them", r.Condition)
 	case r.Reason == r.Condition:
-		return finding(Info, ReasonCondition, "is also the name of its condition")
+		report(Info, ReasonCondition, nil, "is also the name of its condition")
 	case slices.ContainsFunc(in.Conditions, func(c Condition) bool { return c.Type == r.Reason }):
-		return finding(Warning, ReasonCondition, "is the name of a condition that this rule does not set")
+		report(Warning, ReasonCondition, nil, "is the name of a condition that this rule does not set")
 	}
-	return nil
 }
 
 // same returns the first rule before rule i with the same pattern for the same
@@ -100,12 +104,12 @@ func (in *Input) same(i int) *Rule {
 
 // shape reports findings on the expression itself, independent of the lines. It returns
 // whether the expression can match at all.
-func shape(r *Rule, j *judge, report reporter) bool {
+func shape(r *judgedRule, report reporter) bool {
 	tree, err := syntax.Parse(r.Expr, syntax.Perl)
 	if err != nil {
 		return false // can't happen: it was compiled before
 	}
-	if len(j.set.Unfiltered()) > 0 {
+	if len(r.set.Unfiltered()) > 0 {
 		report(Warning, Costly, nil, "has no fixed text: the expression runs on every line")
 	}
 	if prog, err := syntax.Compile(tree.Simplify()); err == nil && len(prog.Inst) > costly {

@@ -170,7 +170,7 @@ func TestDuplicatesAndNames(t *testing.T) {
 		return r
 	}
 	in := lint.Input{
-		Conditions: []lint.Condition{{Type: "A", Healthy: "Fine"}, {Type: "B", Healthy: "Fine"}, {Type: "C", Healthy: "Fine", File: "f", Line: 9}},
+		Conditions: []lint.Condition{{Type: "A"}, {Type: "B"}, {Type: "C", File: "f", Line: 9}},
 		Rules:      []lint.Rule{rule(1, "", "X", "xxx text"), rule(2, "A", "X", "xxx text"), rule(3, "", "Y", "xxx text"), rule(4, "B", "Fine", "yyy text"), rule(5, "B", "A", "zzz text"), rule(6, "B", "B", "www text")},
 	}
 	diff(t, []string{

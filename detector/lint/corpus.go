@@ -29,7 +29,6 @@ type Fault struct {
 
 // Form is one wording of a message, used by kernels From to To.
 type Form struct {
-	Fault    string
 	From, To Version // zero: from the first, to the latest
 	Arch     string  // empty: any
 	Seen     string  // kernel whose log it was taken from
@@ -147,7 +146,7 @@ func parseFault(m *document.Mapping) Fault {
 	out := Fault{Name: m.Text("name"), Reasons: m.Texts("reasons")}
 	for _, f := range m.Objects("forms", "from", "to", "arch", "seen", "lines") {
 		f.Need("lines")
-		form := Form{Fault: out.Name, Arch: f.Text("arch"), Seen: f.Text("seen"), Lines: f.Texts("lines")}
+		form := Form{Arch: f.Text("arch"), Seen: f.Text("seen"), Lines: f.Texts("lines")}
 		if f.Keys["lines"] != nil && len(form.Lines) == 0 {
 			f.Errorf("lines", "is empty")
 		}

@@ -36,10 +36,9 @@ type Rule struct {
 
 // Condition is a registered condition type.
 type Condition struct {
-	Type    string
-	Healthy string // reason while nothing is wrong
-	File    string // where it is registered; empty: not checked itself
-	Line    int
+	Type string
+	File string // where it is registered; empty: not checked itself
+	Line int
 }
 
 // FromNPD adds the rules of node-problem-detector's files, except skipped files.
@@ -82,7 +81,7 @@ func npdRule(f *npd.File, r *npd.Rule, conditions []npd.Condition) Rule {
 
 func (in *Input) conditions(file string, list []npd.Condition) {
 	for _, c := range list {
-		in.Conditions = append(in.Conditions, Condition{c.Type, c.Reason, file, c.Line})
+		in.Conditions = append(in.Conditions, Condition{c.Type, file, c.Line})
 	}
 }
 
@@ -119,7 +118,7 @@ func (r *Rule) counter(check *npd.CheckRule) {
 func (in *Input) FromRules(set *detector.RuleSet, own func(file string) bool) {
 	healthy := make(map[string]string)
 	for _, c := range set.Conditions() {
-		in.Conditions = append(in.Conditions, Condition{Type: c.Type, Healthy: c.HealthyReason})
+		in.Conditions = append(in.Conditions, Condition{Type: c.Type})
 		healthy[c.Type] = c.HealthyReason
 	}
 	for _, r := range set.Rules() {

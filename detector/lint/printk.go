@@ -141,12 +141,12 @@ func (f *Formats) Print(line string) bool {
 // from parts has no format string, so its pattern is reported too. An error means that reading
 // failed.
 func OfKernel(in Input, c *Corpus, kernel io.Reader) ([]Finding, error) {
-	judges, _ := in.judges(newIndex(c))
+	rules := in.judged(c)
 	var lines []string
-	for _, j := range judges {
-		if j != nil {
-			for _, m := range j.matched {
-				lines = append(lines, j.fill(m.form, m.word)...)
+	for _, r := range rules {
+		if r.judge != nil {
+			for _, m := range r.matched {
+				lines = append(lines, r.fill(m.form, m.word)...)
 			}
 		}
 	}
@@ -155,10 +155,9 @@ func OfKernel(in Input, c *Corpus, kernel io.Reader) ([]Finding, error) {
 		return nil, err
 	}
 	var out []Finding
-	for i, j := range judges {
-		r := &in.Rules[i]
-		if j == nil || r.Context || len(j.matched) == 0 || slices.ContainsFunc(j.matched, func(m match) bool {
-			return slices.ContainsFunc(j.fill(m.form, m.word), f.Print)
+	for _, r := range rules {
+		if r.judge == nil || r.Context || len(r.matched) == 0 || slices.ContainsFunc(r.matched, func(m match) bool {
+			return slices.ContainsFunc(r.fill(m.form, m.word), f.Print)
 		}) {
 			continue
 		}

@@ -24,7 +24,7 @@ type judge struct {
 // match is a form that the pattern matches, with the word that the pattern needs in
 // place of a name; "" if any name matches.
 type match struct {
-	form *Form
+	form *indexedForm
 	word string
 	text string // for unbound: the text after the match
 }
@@ -35,21 +35,25 @@ const maxWords = 16
 // index is a corpus prepared for many patterns.
 type index struct {
 	*Corpus
-	forms []*Form
-	texts []string       // of the forms, in lower case
-	names []bool         // whether the form has a placeholder for a name
+	forms []*indexedForm
 	words map[string]int // cache: how many forms contain a word
+}
+
+type indexedForm struct {
+	*Form
+	fault *Fault
+	text  string // of all lines, in lower case
+	names bool   // it has a placeholder for a name
 }
 
 func newIndex(c *Corpus) *index {
 	x := &index{Corpus: c, words: make(map[string]int)}
 	for i := range c.Faults {
-		for k := range c.Faults[i].Forms {
-			f := &c.Faults[i].Forms[k]
+		fault := &c.Faults[i]
+		for k := range fault.Forms {
+			f := &fault.Forms[k]
 			text := strings.ToLower(strings.Join(f.Lines, "\n"))
-			x.forms = append(x.forms, f)
-			x.texts = append(x.texts, text)
-			x.names = append(x.names, strings.Contains(text, "{"))
+			x.forms = append(x.forms, &indexedForm{f, fault, text, strings.Contains(text, "{")})
 		}
 	}
 	return x
@@ -60,8 +64,8 @@ func (x *index) common(w string) int {
 	w = strings.ToLower(w)
 	n, ok := x.words[w]
 	if !ok {
-		for _, text := range x.texts {
-			if strings.Contains(text, w) {
+		for _, f := range x.forms {
+			if strings.Contains(f.text, w) {
 				n++
 			}
 		}
@@ -84,20 +88,20 @@ func newJudge(r *Rule, c *index) (*judge, error) {
 		j.words = words(tree)
 	}
 	if r.Kernel {
-		for i := range c.forms {
-			j.try(i)
+		for _, f := range c.forms {
+			j.try(f)
 		}
 	}
 	return j, nil
 }
 
-// try checks whether the pattern matches form i, with the default names or with the
+// try checks whether the pattern matches a form, with the default names or with the
 // pattern's own words as names. The words of a pattern that shares none with the form
 // are not tried, unless the pattern is a single name.
-func (j *judge) try(i int) {
-	f, names := j.corpus.forms[i], []string{""}
-	if j.corpus.names[i] && (len(j.words) < 2 || slices.ContainsFunc(j.words, func(w string) bool {
-		return strings.Contains(j.corpus.texts[i], strings.ToLower(w))
+func (j *judge) try(f *indexedForm) {
+	names := []string{""}
+	if f.names && (len(j.words) < 2 || slices.ContainsFunc(j.words, func(w string) bool {
+		return strings.Contains(f.text, strings.ToLower(w))
 	})) {
 		names = append(names, j.words[:min(len(j.words), maxWords)]...)
 	}
@@ -117,7 +121,7 @@ func (j *judge) try(i int) {
 }
 
 // fill returns a form's lines with the placeholders replaced.
-func (j *judge) fill(f *Form, word string) []string {
+func (j *judge) fill(f *indexedForm, word string) []string {
 	out := make([]string, len(f.Lines))
 	for i, line := range f.Lines {
 		for name, value := range j.corpus.Values {
@@ -146,26 +150,16 @@ func (j *judge) matches(lines []string) bool {
 // the rule's reason; "" if none is similar enough.
 func (j *judge) nearest(reason string) string {
 	best, most := "", 0.0
-	for i, form := range j.corpus.forms {
+	for _, f := range j.corpus.forms {
 		enough := 0.6
-		if slices.Contains(j.corpus.reasons(form.Fault), reason) {
+		if slices.Contains(f.fault.Reasons, reason) {
 			enough = 0.3
 		}
-		if s := j.score(j.corpus.texts[i]); s >= enough && s > most {
-			best, most = form.Fault, s
+		if s := j.score(f.text); s >= enough && s > most {
+			best, most = f.fault.Name, s
 		}
 	}
 	return best
-}
-
-// reasons returns the usual reasons of rules for a fault.
-func (c *Corpus) reasons(fault string) []string {
-	for i := range c.Faults {
-		if c.Faults[i].Name == fault {
-			return c.Faults[i].Reasons
-		}
-	}
-	return nil
 }
 
 // score returns the share of the pattern's words that the text contains. Rare words

@@ -6,41 +6,40 @@ import (
 	"strings"
 )
 
-// wording reports the kernel lines that the pattern of rule i misses or matches by mistake.
-func (in *Input) wording(i int, judges []*judge, k Kernels, report reporter) {
-	r, j := &in.Rules[i], judges[i]
-	for _, line := range j.corpus.Healthy {
-		if !r.Narrowed && j.matches([]string{line}) {
+// wording reports the kernel lines that the rule's pattern misses or matches by mistake.
+func (r *judgedRule) wording(all []judgedRule, k Kernels, report reporter) {
+	for _, line := range r.corpus.Healthy {
+		if !r.Narrowed && r.matches([]string{line}) {
 			report(Warning, HealthyLine, []string{line}, "matches a line that healthy machines log")
 			break
 		}
 	}
-	now := slices.DeleteFunc(slices.Clone(j.matched), func(m match) bool { return !m.form.Of(k) })
+	now := slices.DeleteFunc(slices.Clone(r.matched), func(m match) bool { return !m.form.Of(k) })
 	if len(now) == 0 {
-		j.dead(r, k, report)
+		r.dead(k, report)
 		return
 	}
-	for _, n := range j.corpus.Renamed {
+	for _, n := range r.corpus.Renamed {
 		if !slices.ContainsFunc(now, func(m match) bool { return m.word != n.Name }) {
 			report(Warning, RenamedProgram, nil, "matches the old program name %s: it is %s since %s", n.Name, n.Now, n.Since)
 		}
 	}
-	var reported []string
+	var reported []*Fault
 	for _, m := range now {
-		if f := m.form.Fault; !slices.Contains(reported, f) {
+		if f := m.form.fault; !slices.Contains(reported, f) {
 			reported = append(reported, f)
-			in.missing(i, judges, f, now, k, report)
+			r.missing(all, f.Name, now, k, report)
 		}
 	}
 }
 
 // dead reports why a pattern matches no line of the kernels.
-func (j *judge) dead(r *Rule, k Kernels, report reporter) {
-	unbound := slices.DeleteFunc(slices.Clone(j.unbound), func(m match) bool { return !m.form.Of(k) })
+func (r *judgedRule) dead(k Kernels, report reporter) {
+	unbound := slices.DeleteFunc(slices.Clone(r.unbound), func(m match) bool { return !m.form.Of(k) })
 	only := ""
-	if len(j.matched) > 0 {
+	if len(r.matched) > 0 {
 		var kernels []string
-		for _, m := range j.matched {
+		for _, m := range r.matched {
 			if s := m.form.kernels(); !slices.Contains(kernels, s) {
 				kernels = append(kernels, s)
 			}
@@ -52,12 +51,12 @@ func (j *judge) dead(r *Rule, k Kernels, report reporter) {
 		if only == "" {
 			only = "never matches"
 		}
-		report(Error, EndAnchor, j.lines(unbound[0].form.Fault, k), "%s: the match must end where the line ends, but %q follows; end the pattern with .*", only, unbound[0].text)
+		report(Error, EndAnchor, r.lines(unbound[0].form.fault.Name, k), "%s: the match must end where the line ends, but %q follows; end the pattern with .*", only, unbound[0].text)
 	case only != "":
-		report(Error, Dead, j.lines(j.matched[0].form.Fault, k), "%s; kernels %v use other wording", only, k)
+		report(Error, Dead, r.lines(r.matched[0].form.fault.Name, k), "%s; kernels %v use other wording", only, k)
 	default:
-		if fault := j.nearest(r.Reason); fault != "" {
-			if suggest := j.lines(fault, k); len(suggest) > 0 {
+		if fault := r.nearest(r.Reason); fault != "" {
+			if suggest := r.lines(fault, k); len(suggest) > 0 {
 				report(Warning, Dead, suggest, "matches no known line of kernels %v; closest are their lines for %s", k, fault)
 				return
 			}
@@ -68,25 +67,24 @@ func (j *judge) dead(r *Rule, k Kernels, report reporter) {
 
 // missing reports which forms of a fault neither the pattern nor another rule of the
 // same name matches.
-func (in *Input) missing(i int, judges []*judge, fault string, now []match, k Kernels, report reporter) {
-	j := judges[i]
+func (r *judgedRule) missing(all []judgedRule, fault string, now []match, k Kernels, report reporter) {
 	var archs []string
 	latest, same, other := false, []string(nil), []string(nil)
 	for _, m := range now {
-		if m.form.Fault == fault {
+		if m.form.fault.Name == fault {
 			archs = append(archs, m.form.Arch)
 			latest = latest || m.form.Of(Kernels{k.To, k.To})
 		}
 	}
-	for _, f := range j.forms(fault) {
-		if !f.Of(k) || slices.ContainsFunc(now, func(m match) bool { return m.form == f }) || in.matchedByPeer(i, judges, f) {
+	for _, f := range r.forms(fault) {
+		if !f.Of(k) || slices.ContainsFunc(now, func(m match) bool { return m.form == f }) || r.matchedByPeer(all, f) {
 			continue
 		}
 		if f.Arch != "" && !slices.Contains(archs, f.Arch) && !slices.Contains(archs, "") {
-			other = append(other, j.line(f))
+			other = append(other, r.line(f))
 			continue
 		}
-		same = append(same, j.line(f))
+		same = append(same, r.line(f))
 	}
 	switch {
 	case len(same) > 0 && !latest:
@@ -101,21 +99,16 @@ func (in *Input) missing(i int, judges []*judge, fault string, now []match, k Ke
 
 // matchedByPeer reports whether another rule for the same reason and condition
 // matches the form.
-func (in *Input) matchedByPeer(i int, judges []*judge, f *Form) bool {
-	r := &in.Rules[i]
-	for k, j := range judges {
-		o := &in.Rules[k]
-		if k != i && j != nil && o.Reason == r.Reason && o.Condition == r.Condition &&
-			slices.ContainsFunc(j.matched, func(m match) bool { return m.form == f }) {
-			return true
-		}
-	}
-	return false
+func (r *judgedRule) matchedByPeer(all []judgedRule, f *indexedForm) bool {
+	return slices.ContainsFunc(all, func(o judgedRule) bool {
+		return o.Rule != r.Rule && o.judge != nil && o.Reason == r.Reason && o.Condition == r.Condition &&
+			slices.ContainsFunc(o.matched, func(m match) bool { return m.form == f })
+	})
 }
 
 // forms returns the forms of a fault.
-func (j *judge) forms(fault string) []*Form {
-	return slices.DeleteFunc(slices.Clone(j.corpus.forms), func(f *Form) bool { return f.Fault != fault })
+func (j *judge) forms(fault string) []*indexedForm {
+	return slices.DeleteFunc(slices.Clone(j.corpus.forms), func(f *indexedForm) bool { return f.fault.Name != fault })
 }
 
 // lines returns the lines that the kernels log for a fault, as suggestions.
@@ -129,6 +122,6 @@ func (j *judge) lines(fault string, k Kernels) []string {
 	return out
 }
 
-func (j *judge) line(f *Form) string {
+func (j *judge) line(f *indexedForm) string {
 	return f.kernels() + ": " + strings.Join(j.fill(f, ""), " ⏎ ")
 }
