@@ -27,14 +27,12 @@ type Set struct {
 	Stats  []*StatsMonitor
 	// Warnings holds the warnings of all files, and those on their combination.
 	Warnings detector.Errors
+	// Layer holds the rules as a layer for [detector.Load], to be used above the shipped rules and
+	// below the operator's own.
+	Layer fs.FS
 
-	layer      fs.FS
 	conditions []registered // of all files
 }
-
-// Layer returns the rules as a layer for [detector.Load], to be used above the shipped
-// rules and below the operator's own.
-func (s *Set) Layer() fs.FS { return s.layer }
 
 // Convert merges files, except skipped ones. under holds the rules of the layers below
 // the result, without the operator's own, which may name rules of the result; it may be nil. A rule with the same condition and reason as a rule in under
@@ -66,7 +64,7 @@ func Convert(files []*File, under *detector.RuleSet) (*Set, error) {
 		}
 	}
 	var err error
-	c.set.layer, err = c.file.Layer("npd.yaml")
+	c.set.Layer, err = c.file.Layer("npd.yaml")
 	return c.set, err
 }
 
@@ -202,4 +200,30 @@ func (s *Set) Unset(rules *detector.RuleSet) (warnings detector.Errors) {
 		}
 	}
 	return warnings
+}
+
+// checkMonitor creates rules for the results of check programs: events of kind
+// check, whose event.check names the program. Only the status "problem" is a problem. A
+// program without a result (exit code 2, timeout) makes its conditions Unknown,
+// because it is its own source.
+func (c *converter) checkMonitor(in *CheckMonitor) {
+	c.register(in.Conditions)
+	m := *in
+	m.Rules = make([]CheckRule, len(in.Rules))
+	checks := make(map[string]string) // check name by program and settings
+	for i, r := range in.Rules {
+		out := c.rule(&r.Rule)
+		key := fmt.Sprintf("%q %q %v %v", r.Path, r.Args, r.Timeout, r.InvokeInterval)
+		if checks[key] == "" {
+			checks[key] = out.Name
+		}
+		r.Check = checks[key]
+		m.Rules[i] = r
+		// Names are letters, digits and dashes: nothing to escape.
+		out.Events = []event.Kind{event.Check}
+		out.When = fmt.Sprintf(`event.check == "%s" && event.status == "problem"`, r.Check)
+		out.ClearWhen = fmt.Sprintf(`event.check == "%s" && event.status == "ok"`, r.Check)
+		out.Message = "${event.message}"
+	}
+	c.set.Checks = append(c.set.Checks, &m)
 }

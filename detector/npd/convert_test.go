@@ -32,7 +32,7 @@ func newNodeOver(t *testing.T, below fs.FS, files ...*npd.File) *node {
 	noError(t, err)
 	set, err := npd.Convert(files, under)
 	noError(t, err)
-	loaded, err := detector.Load(below, set.Layer())
+	loaded, err := detector.Load(below, set.Layer)
 	noError(t, err)
 	n := &node{t: t, engine: detector.NewEngine(loaded), now: event.Moment{Wall: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Boot: time.Hour}, set: set}
 	for _, stem := range []string{"log", "fserror", "oomkill", "hungtask", "mount", "check"} {
@@ -224,7 +224,7 @@ func TestNames(t *testing.T) {
 		parse(t, strings.Repeat("long-", 20)+".json", logHead+`"metricsReporting": false, "rules": [{"type": "temporary", "reason": "R", "pattern": "a"}]}`),
 	}, nil)
 	noError(t, err)
-	rules, err := detector.Load(set.Layer())
+	rules, err := detector.Load(set.Layer)
 	noError(t, err)
 	var got []string
 	for _, r := range rules.Rules() {

@@ -8,14 +8,13 @@ import (
 
 // CheckMonitor is a custom-plugin-monitor: check programs that run periodically.
 type CheckMonitor struct {
-	Source            string
-	InvokeInterval    time.Duration // default 30s
-	Timeout           time.Duration // default 5s
-	MaxOutputLength   int           // bytes of a program's output that are reported; default 80
-	Concurrency       int           // programs that run at a time; default 3
-	SkipInitialStatus bool          // skip_initial_status
-	Conditions        []Condition
-	Rules             []CheckRule
+	Source          string
+	InvokeInterval  time.Duration // default 30s
+	Timeout         time.Duration // default 5s
+	MaxOutputLength int           // bytes of a program's output that are reported; default 80
+	Concurrency     int           // programs that run at a time; default 3
+	Conditions      []Condition
+	Rules           []CheckRule
 }
 
 // CheckRule is a rule of a CheckMonitor.
@@ -52,25 +51,22 @@ func (d *document) customPlugin(root *node, exists func(string) bool) *CheckMoni
 	if plugin := top.required("plugin", `: want custom`); plugin != "custom" && plugin != "" {
 		top.errorf("plugin", "unknown plugin %s: want custom", shown(plugin))
 	}
-	config := &reader{d: d, path: "pluginConfig", offset: top.offset}
-	if n := top.get("pluginConfig", object); n != nil {
-		config = d.read(n, "pluginConfig", "invoke_interval", "timeout", "max_output_length", "concurrency",
-			"enable_message_change_based_condition_update", "skip_initial_status")
-	}
+	config := top.object("pluginConfig", "invoke_interval", "timeout", "max_output_length", "concurrency",
+		"enable_message_change_based_condition_update", "skip_initial_status")
 	m := &CheckMonitor{
-		Source:            top.text("source", ""),
-		InvokeInterval:    config.duration("invoke_interval", defaultInterval, minInterval),
-		Timeout:           config.duration("timeout", defaultTimeout, time.Millisecond),
-		MaxOutputLength:   config.int("max_output_length", defaultMaxOutput, 1, maxOutput),
-		Concurrency:       config.int("concurrency", defaultConcurrency, 1, maxConcurrency),
-		SkipInitialStatus: config.bool("skip_initial_status", false),
-		Conditions:        d.conditions(top),
+		Source:          top.text("source", ""),
+		InvokeInterval:  config.duration("invoke_interval", defaultInterval, minInterval),
+		Timeout:         config.duration("timeout", defaultTimeout, time.Millisecond),
+		MaxOutputLength: config.int("max_output_length", defaultMaxOutput, 1, maxOutput),
+		Concurrency:     config.int("concurrency", defaultConcurrency, 1, maxConcurrency),
+		Conditions:      d.conditions(top),
 	}
 	top.metricsReporting()
+	config.bool("skip_initial_status", false) // there is none to skip: a condition is Unknown until its check has run
 	if config.bool("enable_message_change_based_condition_update", false) {
 		config.warnf("enable_message_change_based_condition_update", "ignored: a condition keeps its first message; later ones are in the check's events")
 	}
-	for i, n := range top.objects("rules", MaxFileRules) {
+	for i, n := range top.items("rules", MaxFileRules) {
 		m.Rules = append(m.Rules, d.checkRule(n, i, m, exists))
 	}
 	return m

@@ -115,21 +115,21 @@ func (r *reader) field(key string) string {
 	return r.path + "." + key
 }
 
+// at returns the position of a key's value, or of the object if the key is absent.
+func (r *reader) at(key string) int {
+	if n := r.values[key]; n != nil {
+		return n.offset
+	}
+	return r.offset
+}
+
 // errorf adds a mistake at a key, or at the object if the key is absent.
 func (r *reader) errorf(key, format string, args ...any) {
-	offset := r.offset
-	if n := r.values[key]; n != nil {
-		offset = n.offset
-	}
-	r.d.errorf(offset, r.field(key), format, args...)
+	r.d.errorf(r.at(key), r.field(key), format, args...)
 }
 
 func (r *reader) warnf(key, format string, args ...any) {
-	offset := r.offset
-	if n := r.values[key]; n != nil {
-		offset = n.offset
-	}
-	r.d.warnf(offset, r.field(key), format, args...)
+	r.d.warnf(r.at(key), r.field(key), format, args...)
 }
 
 // get returns the value of a key if it has the kind; another kind is a mistake.
@@ -143,6 +143,14 @@ func (r *reader) get(key string, k kind) *node {
 		return nil
 	}
 	return n
+}
+
+// object returns a reader for the object of a key, which is empty if the key is absent.
+func (r *reader) object(key string, known ...string) *reader {
+	if n := r.get(key, object); n != nil {
+		return r.d.read(n, r.field(key), known...)
+	}
+	return &reader{d: r.d, path: r.field(key), offset: r.offset}
 }
 
 // text returns a text, or def if it is absent or empty.
@@ -168,16 +176,8 @@ func (r *reader) required(key, why string) string {
 }
 
 func (r *reader) texts(key string, most int) []string {
-	n := r.get(key, list)
-	if n == nil {
-		return nil
-	}
-	if len(n.items) > most {
-		r.errorf(key, "has %d items, at most %d are allowed", len(n.items), most)
-		return nil
-	}
-	out := make([]string, 0, len(n.items))
-	for i, item := range n.items {
+	var out []string
+	for i, item := range r.items(key, most) {
 		switch field := fmt.Sprintf("%s[%d]", r.field(key), i); {
 		case item.kind != text:
 			r.d.errorf(item.offset, field, "want text, have %s", item.kind)
@@ -249,15 +249,14 @@ func (r *reader) regexp(key string, required bool, why string) string {
 	return s
 }
 
-// objects returns the items of a list of objects.
-func (r *reader) objects(key string, most int) []*node {
+// items returns the items of a list; of a list that is too long, the first.
+func (r *reader) items(key string, most int) []*node {
 	n := r.get(key, list)
 	if n == nil {
 		return nil
 	}
 	if len(n.items) > most {
 		r.errorf(key, "has %d items, at most %d are allowed", len(n.items), most)
-		return n.items[:most]
 	}
-	return n.items
+	return n.items[:min(len(n.items), most)]
 }

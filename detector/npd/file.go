@@ -229,7 +229,7 @@ func forWindows(root *node) bool {
 func (d *document) conditions(top *reader) []Condition {
 	var out []Condition
 	seen := make(map[string]int)
-	for i, n := range top.objects("conditions", maxConditions) {
+	for i, n := range top.items("conditions", maxConditions) {
 		r := d.read(n, fmt.Sprintf("conditions[%d]", i), "type", "reason", "message")
 		c := Condition{
 			Type:    r.required("type", ""),

@@ -184,7 +184,7 @@ func TestShippedFilesTogether(t *testing.T) {
 	set, err := npd.Convert(files, under)
 	noError(t, err)
 
-	both, err := detector.Load(detector.Shipped(), set.Layer())
+	both, err := detector.Load(detector.Shipped(), set.Layer)
 	noError(t, err)
 	known := make(map[string]string)
 	for _, c := range both.Conditions() {

@@ -79,7 +79,7 @@ func (d *document) systemLog(root *node) *LogMonitor {
 		top.errorf("kernelOnly", "can't be used with filelog: the writer of a line is unknown")
 	}
 	m.Conditions = d.conditions(top)
-	for i, n := range top.objects("rules", MaxFileRules) {
+	for i, n := range top.items("rules", MaxFileRules) {
 		m.Rules = append(m.Rules, d.logRule(n, i, m))
 	}
 	return m
@@ -87,11 +87,8 @@ func (d *document) systemLog(root *node) *LogMonitor {
 
 // logSource reads the settings of the plugin.
 func (d *document) logSource(top *reader, s *LogSource) {
-	config := &reader{d: d, path: "pluginConfig", offset: top.offset}
 	known := map[string][]string{"journald": {"source"}, "filelog": {"timestamp", "message", "timestampFormat"}}[s.Plugin]
-	if n := top.get("pluginConfig", object); n != nil {
-		config = d.read(n, "pluginConfig", known...)
-	}
+	config := top.object("pluginConfig", known...)
 	if s.Plugin != "filelog" && len(s.Skip) > 0 {
 		top.warnf("skipList", "is for filelog only: ignored")
 		s.Skip = nil

@@ -124,7 +124,7 @@ func (c *Config) rules() (*detector.RuleSet, *npd.Set, error) {
 		if set, err = npd.Convert(c.npdFiles, under); err != nil {
 			return nil, nil, err
 		}
-		layers = slices.Insert(layers, 1, set.Layer())
+		layers = slices.Insert(layers, 1, set.Layer)
 	}
 	rules, err := LoadLayers(c.RulesDir, layers...)
 	if err != nil {

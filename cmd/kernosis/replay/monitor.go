@@ -89,7 +89,7 @@ func NewMonitors(files []*npd.File, under *detector.RuleSet) (*Monitors, error) 
 		}
 		out.logs = append(out.logs, m)
 	}
-	out.Rules, out.set = set.Layer(), set
+	out.Rules, out.set = set.Layer, set
 	return out, errors.Join(errs...)
 }
 
