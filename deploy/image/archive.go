@@ -1,13 +1,13 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -40,16 +40,13 @@ func reference(name, version string) (dist.NamedTagged, error) {
 	return tagged, nil
 }
 
-// archive is an OCI image layout under construction.
-type archive struct {
-	blobs   map[digest.Digest][]byte
-	created time.Time
-}
+// blobs are those of an OCI image layout under construction.
+type blobs map[digest.Digest][]byte
 
 // write writes the image for all platforms as a tar and returns the digest that a registry will use
 // for it.
 func (b *builder) write(w io.Writer, ref dist.NamedTagged) (digest.Digest, error) {
-	a := &archive{blobs: map[digest.Digest][]byte{}, created: b.created}
+	a := blobs{}
 	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Annotations: b.about()}
 	for _, p := range b.programs {
 		manifest, err := b.manifest(a, p)
@@ -65,9 +62,13 @@ func (b *builder) write(w io.Writer, ref dist.NamedTagged) (digest.Digest, error
 	// Name only the index for all platforms: several images of the same name in an archive would
 	// replace each other.
 	image.Annotations = map[string]string{imageName: ref.String(), ocispec.AnnotationRefName: ref.Tag()}
-	return image.Digest, a.write(w, ocispec.Index{
+	files, err := a.files(ocispec.Index{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{image},
 	})
+	if err != nil {
+		return "", err
+	}
+	return image.Digest, writeTar(w, files, b.created)
 }
 
 // about returns the labels of an image.
@@ -87,7 +88,7 @@ func (b *builder) about() map[string]string {
 }
 
 // manifest adds the image of one platform to an archive.
-func (b *builder) manifest(a *archive, p *program) (ocispec.Descriptor, error) {
+func (b *builder) manifest(a blobs, p *program) (ocispec.Descriptor, error) {
 	image := ocispec.Image{
 		Created: &b.created, Platform: p.platform,
 		Config: ocispec.ImageConfig{
@@ -105,16 +106,16 @@ func (b *builder) manifest(a *archive, p *program) (ocispec.Descriptor, error) {
 		return ocispec.Descriptor{}, err
 	}
 	for i, what := range []string{"users and licences", "kernosis"} {
-		text, err := layer(layers[i], b.created)
-		if err != nil {
+		var text bytes.Buffer
+		if err := writeTar(&text, withFolders(layers[i]), b.created); err != nil {
 			return ocispec.Descriptor{}, err
 		}
-		packed, err := pack(text)
+		packed, err := pack(text.Bytes())
 		if err != nil {
 			return ocispec.Descriptor{}, err
 		}
 		manifest.Layers = append(manifest.Layers, a.blob(ocispec.MediaTypeImageLayerGzip, packed))
-		image.RootFS.DiffIDs = append(image.RootFS.DiffIDs, digest.FromBytes(text))
+		image.RootFS.DiffIDs = append(image.RootFS.DiffIDs, digest.FromBytes(text.Bytes()))
 		image.History = append(image.History, ocispec.History{Created: &b.created, CreatedBy: "deploy/image: " + what})
 	}
 	if manifest.Config, err = a.object(ocispec.MediaTypeImageConfig, image); err != nil {
@@ -139,13 +140,13 @@ func pack(text []byte) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-func (a *archive) blob(mediaType string, content []byte) ocispec.Descriptor {
+func (a blobs) blob(mediaType string, content []byte) ocispec.Descriptor {
 	d := ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(content), Size: int64(len(content))}
-	a.blobs[d.Digest] = content
+	a[d.Digest] = content
 	return d
 }
 
-func (a *archive) object(mediaType string, v any) (ocispec.Descriptor, error) {
+func (a blobs) object(mediaType string, v any) (ocispec.Descriptor, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return ocispec.Descriptor{}, err
@@ -153,29 +154,20 @@ func (a *archive) object(mediaType string, v any) (ocispec.Descriptor, error) {
 	return a.blob(mediaType, text), nil
 }
 
-func (a *archive) write(w io.Writer, index ocispec.Index) error {
+// files returns the files of the layout.
+func (a blobs) files(index ocispec.Index) ([]entry, error) {
 	top, err := json.Marshal(index)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	version, err := json.Marshal(ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// The metadata comes first, for readers that look only at the beginning.
-	files := []file{{ocispec.ImageLayoutFile, version}, {ocispec.ImageIndexFile, top}}
-	for _, d := range slices.Sorted(maps.Keys(a.blobs)) {
-		files = append(files, file{ocispec.ImageBlobsDir + "/" + d.Algorithm().String() + "/" + d.Encoded(), a.blobs[d]})
+	files := []entry{{path: ocispec.ImageLayoutFile, mode: 0o644, content: version}, {path: ocispec.ImageIndexFile, mode: 0o644, content: top}}
+	for _, d := range slices.Sorted(maps.Keys(a)) {
+		files = append(files, entry{path: path.Join(ocispec.ImageBlobsDir, d.Algorithm().String(), d.Encoded()), mode: 0o644, content: a[d]})
 	}
-	t := tar.NewWriter(w)
-	for _, f := range files {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: 0o644, Size: int64(len(f.content)), ModTime: a.created}
-		if err := t.WriteHeader(h); err != nil {
-			return err
-		}
-		if _, err := t.Write(f.content); err != nil {
-			return err
-		}
-	}
-	return t.Close()
+	return files, nil
 }

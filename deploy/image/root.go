@@ -2,8 +2,8 @@ package main
 
 import (
 	"archive/tar"
-	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -83,11 +83,10 @@ func withFolders(entries []entry) []entry {
 	return all
 }
 
-// layer returns a tar of entries.
-func layer(entries []entry, modified time.Time) ([]byte, error) {
-	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
-	for _, e := range withFolders(entries) {
+// writeTar writes a tar of entries.
+func writeTar(to io.Writer, entries []entry, modified time.Time) error {
+	w := tar.NewWriter(to)
+	for _, e := range entries {
 		h := &tar.Header{Name: e.path, Mode: int64(e.mode.Perm()), ModTime: modified}
 		switch {
 		case e.mode.IsDir():
@@ -98,14 +97,13 @@ func layer(entries []entry, modified time.Time) ([]byte, error) {
 			h.Typeflag, h.Size = tar.TypeReg, int64(len(e.content))
 		}
 		if err := w.WriteHeader(h); err != nil {
-			return nil, err
+			return err
 		}
 		if _, err := w.Write(e.content); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	err := w.Close()
-	return buf.Bytes(), err
+	return w.Close()
 }
 
 // writeRoot writes the files of the image to a folder, which must not exist.
