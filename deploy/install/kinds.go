@@ -48,16 +48,7 @@ type kind struct {
 	resource   schema.GroupVersionResource // of its objects
 }
 
-// Kinds returns the names of the CRDs, such as "diagnoses.kernosis.io", sorted.
-func Kinds() ([]string, error) {
-	all, err := kinds()
-	names := make([]string, len(all))
-	for i, k := range all {
-		names[i] = k.definition.GetName()
-	}
-	return names, err
-}
-
+// kinds returns the CRDs of this build, sorted by name.
 func kinds() ([]kind, error) {
 	files, err := fs.Glob(crds.Files, "*.yaml")
 	if err != nil {

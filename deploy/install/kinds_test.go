@@ -26,10 +26,10 @@ func TestKinds(t *testing.T) {
 	all, err := dynamic.NewForConfig(b.server.Admin())
 	b.must(err)
 	applier, deleter := b.user("apply-"+b.namespace, "kernosis-crds-apply"), b.user("delete-"+b.namespace, "kernosis-crds-delete")
-	names, err := Kinds()
+	own, err := kinds()
 	b.must(err)
-	if len(names) != 5 || names[0] != "diagnoses.kernosis.io" {
-		t.Fatalf("kinds %q", names)
+	if len(own) != 5 || own[0].definition.GetName() != "diagnoses.kernosis.io" {
+		t.Fatalf("%d kinds, first %q", len(own), own[0].definition.GetName())
 	}
 	b.must(ApplyKinds(within(t, time.Minute), applier, b.say))
 	b.says("diagnoses.kernosis.io is applied and established", "triggers.kernosis.io is applied")
@@ -109,9 +109,9 @@ func TestKinds(t *testing.T) {
 	b.must(DeleteKinds(within(t, 2*time.Minute), deleter, b.say))
 	b.must(DeleteKinds(within(t, time.Minute), deleter, b.say))
 	b.says("triggers.kernosis.io was not found")
-	for _, name := range names {
-		if _, err := definitions.Get(t.Context(), name, metav1.GetOptions{}); err == nil {
-			t.Errorf("%s is still there", name)
+	for _, k := range own {
+		if _, err := definitions.Get(t.Context(), k.definition.GetName(), metav1.GetOptions{}); err == nil {
+			t.Errorf("%s is still there", k.definition.GetName())
 		}
 	}
 

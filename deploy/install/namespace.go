@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/collector/display"
@@ -26,18 +27,10 @@ func (u *uninstall) checkNamespace(ctx context.Context) error {
 	}
 	var node string
 	var latest time.Time
-	err = pages(ctx, func(ctx context.Context, o metav1.ListOptions) (string, error) {
-		page, err := u.client.CoreV1().Nodes().List(ctx, o)
-		if err != nil {
-			return "", fmt.Errorf("nodes: %w", err)
+	err = u.eachNode(ctx, func(n *corev1.Node) {
+		if at := lastHeartbeat(n); at.After(latest) && time.Since(at).Abs() < freshFor {
+			node, latest = n.Name, at
 		}
-		for i := range page.Items {
-			n := &page.Items[i]
-			if at := lastHeartbeat(n); at.After(latest) && time.Since(at).Abs() < freshFor {
-				node, latest = n.Name, at
-			}
-		}
-		return page.Continue, nil
 	})
 	if err != nil || node == "" {
 		return err

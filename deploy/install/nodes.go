@@ -5,13 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -62,7 +61,6 @@ func leaseFrom(l *coordinationv1.Lease) leaseOf {
 // task is what to remove from one Node.
 type task struct {
 	name  string
-	uid   types.UID
 	types []string // conditions
 	acts  bool     // it has annotations of what repairs have done
 	lease *leaseOf // deleted when the rest is done; may be nil
@@ -75,26 +73,18 @@ func (u *uninstall) look(ctx context.Context, known []leaseOf) (todo []task, nod
 		of[known[i].node] = &known[i]
 	}
 	nodes, foreign := map[string]bool{}, map[string]int{}
-	err = pages(ctx, func(ctx context.Context, o metav1.ListOptions) (string, error) {
-		page, err := u.client.CoreV1().Nodes().List(ctx, o)
-		if err != nil {
-			return "", fmt.Errorf("nodes: %w", err)
+	err = u.eachNode(ctx, func(n *corev1.Node) {
+		nodes[n.Name] = true
+		t := task{name: n.Name, lease: of[n.Name]}
+		var others []string
+		t.types, others = leftover(n, t.lease)
+		for _, who := range others {
+			foreign[who]++
 		}
-		for i := range page.Items {
-			n := &page.Items[i]
-			nodes[n.Name] = true
-			t := task{name: n.Name, uid: n.UID, lease: of[n.Name]}
-			var others []string
-			t.types, others = leftover(n, t.lease)
-			for _, who := range others {
-				foreign[who]++
-			}
-			_, t.acts = n.Annotations[policy.AnnotationActs]
-			if len(t.types) > 0 || t.acts || t.lease != nil {
-				todo = append(todo, t)
-			}
+		_, t.acts = n.Annotations[policy.AnnotationActs]
+		if len(t.types) > 0 || t.acts || t.lease != nil {
+			todo = append(todo, t)
 		}
-		return page.Continue, nil
 	})
 	for who, n := range foreign {
 		u.foreign[who] = max(u.foreign[who], n) // keep the count of the pass in which the Leases still existed
@@ -102,34 +92,39 @@ func (u *uninstall) look(ctx context.Context, known []leaseOf) (todo []task, nod
 	return todo, nodes, err
 }
 
+// eachNode calls do for each Node.
+func (u *uninstall) eachNode(ctx context.Context, do func(*corev1.Node)) error {
+	return pages(ctx, func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		page, err := u.client.CoreV1().Nodes().List(ctx, o)
+		if err != nil {
+			return "", fmt.Errorf("nodes: %w", err)
+		}
+		for i := range page.Items {
+			do(&page.Items[i])
+		}
+		return page.Continue, nil
+	})
+}
+
 // writeAll does all tasks and deletes the Leases of unknown Nodes. The error names each Node that
 // could not be written.
 func (u *uninstall) writeAll(ctx context.Context, todo []task, strays []leaseOf) error {
-	var mu sync.Mutex
-	var errs []error
-	fail := func(err error) {
-		if err != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			errs = append(errs, err)
-		}
-	}
+	errs := make([]error, len(strays)+len(todo))
 	var g errgroup.Group
 	g.SetLimit(workers)
+	for i := range strays {
+		g.Go(func() error {
+			errs[i] = u.deleteLease(ctx, &strays[i])
+			return nil
+		})
+	}
 	for i := range todo {
 		g.Go(func() error {
-			fail(u.write(ctx, &todo[i]))
+			errs[len(strays)+i] = u.write(ctx, &todo[i])
 			return nil
 		})
 	}
-	for _, l := range strays {
-		g.Go(func() error {
-			fail(u.deleteLease(ctx, &l))
-			return nil
-		})
-	}
-	_ = g.Wait() // the functions report errors through fail
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	_ = g.Wait() // the errors are in errs
 	return errors.Join(errs...)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
@@ -83,4 +84,21 @@ func every(ctx context.Context, interval time.Duration, f func(context.Context) 
 		return fmt.Errorf("timed out: %s", why())
 	}
 	return err
+}
+
+// pageSize keeps a response at a few MiB.
+const pageSize = 500
+
+// pages calls list for each page. list returns the continue token of the next page, or "".
+func pages(ctx context.Context, list func(context.Context, metav1.ListOptions) (string, error)) error {
+	o := metav1.ListOptions{Limit: pageSize}
+	for {
+		err := retry(ctx, func(ctx context.Context) (err error) {
+			o.Continue, err = list(ctx, o)
+			return err
+		})
+		if err != nil || o.Continue == "" {
+			return err
+		}
+	}
 }
