@@ -121,9 +121,7 @@ func (e *Engine) follow(en *entry) {
 
 // followAll calls follow for all problems.
 func (e *Engine) followAll() {
-	for _, s := range e.series {
-		for _, en := range sortedEntries(s) {
-			e.follow(en)
-		}
+	for _, en := range e.entries() {
+		e.follow(en)
 	}
 }

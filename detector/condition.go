@@ -11,12 +11,11 @@ import (
 
 // Condition reasons that no rule sets. Reasons are API.
 const (
-	ReasonSourceNotStarted  = problem.ReasonSourceNotStarted // Unknown: no source has reported yet that it is up
-	ReasonSourceUnavailable = "SourceUnavailable"            // Unknown: every source is down
-	ReasonSourceLossy       = "SourceLossy"                  // Unknown: records were lost in the last 5 minutes
-	ReasonNoRule            = "NoRule"                       // Unknown: registered, but no rule sets it
-	ReasonSuppressed        = "SuppressedByCause"            // False: all its problems are hidden by their cause
-	ReasonMuted             = "Muted"                        // False: all its problems are muted or hidden by their cause
+	ReasonSourceUnavailable = "SourceUnavailable" // Unknown: every source is down
+	ReasonSourceLossy       = "SourceLossy"       // Unknown: records were lost in the last 5 minutes
+	ReasonNoRule            = "NoRule"            // Unknown: registered, but no rule sets it
+	ReasonSuppressed        = "SuppressedByCause" // False: all its problems are hidden by their cause
+	ReasonMuted             = "Muted"             // False: all its problems are muted or hidden by their cause
 )
 
 // conditionState is one node condition.

@@ -1,6 +1,7 @@
 package detector
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
 
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
@@ -58,12 +60,17 @@ func call(e ast.Expr) (function string, args []ast.Expr) {
 	return e.AsCall().FunctionName(), args
 }
 
-func (c directCompiler) truth(e ast.Expr) func(*event.Event) bool {
+// literalOf returns the value of a literal of the given type.
+func literalOf[T ref.Val](e ast.Expr) (v T, ok bool) {
 	if e.Kind() == ast.LiteralKind {
-		if v, ok := e.AsLiteral().(types.Bool); ok {
-			return func(*event.Event) bool { return bool(v) }
-		}
-		return nil
+		v, ok = e.AsLiteral().(T)
+	}
+	return v, ok
+}
+
+func (c directCompiler) truth(e ast.Expr) func(*event.Event) bool {
+	if v, ok := literalOf[types.Bool](e); ok {
+		return func(*event.Event) bool { return bool(v) }
 	}
 	if read := c.read(e, event.TypeBool); read != nil {
 		return func(ev *event.Event) bool { return read(ev).Number != 0 }
@@ -111,8 +118,8 @@ func (c directCompiler) in(args []ast.Expr) func(*event.Event) bool {
 	}
 	var list []string
 	for _, e := range args[1].AsList().Elements() {
-		v, ok := e.AsLiteral().(types.String)
-		if e.Kind() != ast.LiteralKind || !ok {
+		v, ok := literalOf[types.String](e)
+		if !ok {
 			return nil
 		}
 		list = append(list, string(v))
@@ -125,30 +132,26 @@ func (c directCompiler) compare(function string, args []ast.Expr) func(*event.Ev
 		return nil
 	}
 	if x, y := c.word(args[0]), c.word(args[1]); x != nil && y != nil {
-		test := compareTexts(function)
-		if test == nil {
-			return nil
-		}
-		return func(ev *event.Event) bool { return test(x(ev), y(ev)) }
+		return tested(compareTexts(function), x, y)
 	}
 	for _, t := range []event.FieldType{event.TypeInt, event.TypeDuration} {
 		if x, y := c.number(args[0], t), c.number(args[1], t); x != nil && y != nil {
-			test := compareNumbers(function)
-			if test == nil {
-				return nil
-			}
-			return func(ev *event.Event) bool { return test(x(ev), y(ev)) }
+			return tested(ordered[int64](function), x, y)
 		}
 	}
 	return nil
 }
 
+// tested applies a test, which may be nil, to the values of two parts.
+func tested[T any](test func(x, y T) bool, x, y func(*event.Event) T) func(*event.Event) bool {
+	if test == nil {
+		return nil
+	}
+	return func(ev *event.Event) bool { return test(x(ev), y(ev)) }
+}
+
 func compareTexts(function string) func(x, y string) bool {
 	switch function {
-	case operators.Equals:
-		return func(x, y string) bool { return x == y }
-	case operators.NotEquals:
-		return func(x, y string) bool { return x != y }
 	case overloads.Contains:
 		return strings.Contains
 	case overloads.StartsWith:
@@ -156,34 +159,31 @@ func compareTexts(function string) func(x, y string) bool {
 	case overloads.EndsWith:
 		return strings.HasSuffix
 	}
-	return nil
+	return ordered[string](function)
 }
 
-func compareNumbers(function string) func(x, y int64) bool {
+func ordered[T cmp.Ordered](function string) func(x, y T) bool {
 	switch function {
 	case operators.Equals:
-		return func(x, y int64) bool { return x == y }
+		return func(x, y T) bool { return x == y }
 	case operators.NotEquals:
-		return func(x, y int64) bool { return x != y }
+		return func(x, y T) bool { return x != y }
 	case operators.Less:
-		return func(x, y int64) bool { return x < y }
+		return func(x, y T) bool { return x < y }
 	case operators.LessEquals:
-		return func(x, y int64) bool { return x <= y }
+		return func(x, y T) bool { return x <= y }
 	case operators.Greater:
-		return func(x, y int64) bool { return x > y }
+		return func(x, y T) bool { return x > y }
 	case operators.GreaterEquals:
-		return func(x, y int64) bool { return x >= y }
+		return func(x, y T) bool { return x >= y }
 	}
 	return nil
 }
 
 // word returns a function for a text that needs no allocation: a field or a literal.
 func (c directCompiler) word(e ast.Expr) func(*event.Event) string {
-	if e.Kind() == ast.LiteralKind {
-		if v, ok := e.AsLiteral().(types.String); ok {
-			return func(*event.Event) string { return string(v) }
-		}
-		return nil
+	if v, ok := literalOf[types.String](e); ok {
+		return func(*event.Event) string { return string(v) }
 	}
 	if read := c.read(e, event.TypeString); read != nil {
 		return func(ev *event.Event) string { return read(ev).Text }
@@ -197,23 +197,17 @@ func (c directCompiler) number(e ast.Expr, t event.FieldType) func(*event.Event)
 	if read := c.read(e, t); read != nil {
 		return func(ev *event.Event) int64 { return read(ev).Number }
 	}
-	var n int64
-	if function, args := call(e); t == event.TypeDuration && function == overloads.TypeConvertDuration && args[0].Kind() == ast.LiteralKind {
-		text, ok := args[0].AsLiteral().(types.String)
-		if !ok {
-			return nil
-		}
-		d, err := time.ParseDuration(string(text))
-		if err != nil {
-			return nil // CEL reports it
-		}
-		n = int64(d)
-	} else if v, ok := e.AsLiteral().(types.Int); t == event.TypeInt && e.Kind() == ast.LiteralKind && ok {
-		n = int64(v)
-	} else {
-		return nil
+	constant := func(n int64) func(*event.Event) int64 { return func(*event.Event) int64 { return n } }
+	if v, ok := literalOf[types.Int](e); ok && t == event.TypeInt {
+		return constant(int64(v))
 	}
-	return func(*event.Event) int64 { return n }
+	if function, args := call(e); function == overloads.TypeConvertDuration && t == event.TypeDuration {
+		text, ok := literalOf[types.String](args[0])
+		if d, err := time.ParseDuration(string(text)); ok && err == nil { // CEL reports the error
+			return constant(int64(d))
+		}
+	}
+	return nil
 }
 
 // append returns a function that appends a text expression of any supported form.

@@ -263,10 +263,8 @@ func (e *Engine) Seen(ev *event.Event) bool {
 // in the last 15 minutes; sorted by rule and group.
 func (e *Engine) Problems() []problem.Problem {
 	var out []problem.Problem
-	for _, s := range e.series {
-		for _, en := range s.entries {
-			out = append(out, *en.copyOut())
-		}
+	for _, en := range e.entries() {
+		out = append(out, *en.copyOut())
 	}
 	slices.SortFunc(out, func(a, b problem.Problem) int {
 		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Group, b.Group))

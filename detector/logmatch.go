@@ -137,14 +137,22 @@ func (e *Engine) lineLogged(ev *event.Event, now event.Moment) {
 		}
 	}
 	for i := range hits {
-		h := &hits[i]
-		if r := l.rules[h.Pattern]; !l.set.owners[h.Pattern].clear && !e.standsBack(r.Rule) {
-			if l.show(h); e.test(r, r.when) {
-				e.occur(r, &l.ev, at, now)
-			}
+		if r, ok := e.lineMatches(&hits[i]); ok {
+			e.occur(r, &l.ev, at, now)
 		}
 	}
 	e.lookAway()
+}
+
+// lineMatches reports whether the line of a hit matches the hit's rule, and shows the hit.
+func (e *Engine) lineMatches(h *logpattern.Hit) (r *ruleState, ok bool) {
+	l := &e.logs
+	r = l.rules[h.Pattern]
+	if l.set.owners[h.Pattern].clear || e.standsBack(r.Rule) {
+		return r, false
+	}
+	l.show(h)
+	return r, e.test(r, r.when)
 }
 
 // look makes expressions read a copy of a line's event, which [logMatching.show] modifies.

@@ -2,7 +2,6 @@ package detector
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -84,7 +83,7 @@ func (e *Engine) loadMutes(list []*mute) {
 		}
 	}
 	slices.SortFunc(e.mutes.list, func(a, b *mute) int {
-		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.where(), b.where()), a.Until.Compare(b.Until), cmp.Compare(a.Reason, b.Reason))
+		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Subject(), b.Subject()), a.Until.Compare(b.Until), cmp.Compare(a.Reason, b.Reason))
 	})
 	e.bindMutes()
 }
@@ -94,15 +93,6 @@ func find(list []*mute, m problem.Mute) *mute {
 		return list[i]
 	}
 	return nil
-}
-
-// where returns the fields as text with sorted keys, so that equal fields have equal texts.
-func (m *mute) where() string {
-	b, err := json.Marshal(m.Where)
-	if err != nil {
-		return "" // can't happen: strings always marshal
-	}
-	return string(b)
 }
 
 func (e *Engine) emitMute(m *mute, over bool) {

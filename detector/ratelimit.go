@@ -232,12 +232,8 @@ func (e *Engine) effects(hits []logpattern.Hit) (entries []*entry, heard []*rule
 		}
 	}
 	for i := range hits {
-		h := &hits[i]
-		r := l.rules[h.Pattern]
-		if l.set.owners[h.Pattern].clear || e.standsBack(r.Rule) {
-			continue
-		}
-		if l.show(h); !e.test(r, r.when) {
+		r, ok := e.lineMatches(&hits[i])
+		if !ok {
 			continue
 		}
 		if r.awaits() {

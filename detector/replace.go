@@ -50,10 +50,8 @@ func (e *Engine) Replace(rules *RuleSet, now event.Moment) []problem.Transition 
 		}
 	}
 	e.followAll()
-	for _, s := range e.series {
-		for _, en := range sortedEntries(s) {
-			e.arm(en)
-		}
+	for _, en := range e.entries() {
+		e.arm(en)
 	}
 	for _, c := range e.conditions {
 		c.dirty = true

@@ -2,7 +2,6 @@ package detector
 
 import (
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,7 +24,7 @@ type Errors = document.Errors
 // use. It is immutable and safe for concurrent use.
 type RuleSet struct {
 	rules      []*Rule
-	conditions map[string]ConditionSpec
+	conditions []ConditionSpec // sorted by type
 	patterns   *logpattern.Set // of all log rules
 	owners     []patternOwner  // by index in patterns
 	podLabels  []string        // names of the rules that read pod.labels
@@ -55,13 +54,7 @@ func (s *RuleSet) Names() []string {
 }
 
 // Conditions returns the registered condition types, sorted.
-func (s *RuleSet) Conditions() []ConditionSpec {
-	out := make([]ConditionSpec, 0, len(s.conditions))
-	for _, t := range slices.Sorted(maps.Keys(s.conditions)) {
-		out = append(out, s.conditions[t])
-	}
-	return out
-}
+func (s *RuleSet) Conditions() []ConditionSpec { return slices.Clone(s.conditions) }
 
 // PodLabelReaders returns the names of the rules that read pod.labels. If there are none, events
 // need no pod labels. The slice must not be changed.

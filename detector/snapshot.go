@@ -56,15 +56,13 @@ func (e *Engine) Snapshot() ([]byte, error) {
 	for _, m := range e.mutes.list {
 		s.Mutes = append(s.Mutes, *m)
 	}
-	for _, ser := range e.series {
-		for _, en := range sortedEntries(ser) {
-			p := savedProblem{Problem: *en.copyOut(), progress: en.progress, GroupBy: en.rule.GroupBy, Window: en.window.marks,
-				Folded: en.folded.save(), Uncounted: en.folded.uncounted}
-			if en.reporter != nil {
-				p.Reporter = en.reporter.Name
-			}
-			s.Problems = append(s.Problems, p)
+	for _, en := range e.entries() {
+		p := savedProblem{Problem: *en.copyOut(), progress: en.progress, GroupBy: en.rule.GroupBy, Window: en.window.marks,
+			Folded: en.folded.save(), Uncounted: en.folded.uncounted}
+		if en.reporter != nil {
+			p.Reporter = en.reporter.Name
 		}
+		s.Problems = append(s.Problems, p)
 	}
 	for _, r := range e.rules {
 		if r.awaits() {
@@ -134,10 +132,8 @@ func (e *Engine) Resume(data []byte, now event.Moment) error {
 		e.stems[st.Name] = &st.stemState
 	}
 	e.lossyEnd = e.nextLossEnd()
-	for _, s := range e.series {
-		for _, en := range sortedEntries(s) {
-			e.arm(en)
-		}
+	for _, en := range e.entries() {
+		e.arm(en)
 	}
 	for _, r := range e.rules {
 		if r.awaits() {
@@ -198,24 +194,22 @@ func (e *Engine) Restarted(now event.Moment) {
 	for _, r := range e.rules {
 		r.absence.Resumed = 0
 	}
-	for _, s := range e.series {
-		for _, en := range sortedEntries(s) {
-			switch r := en.rule; {
-			case en.p.State == problem.Pending && r.For > 0:
-				e.forget(en) // the signal may have ended; its source reports it again if not
-				continue
-			case r.Temporary():
-				en.Came = e.now.Boot
-				en.Confirm = en.signalEnds() // so that a repeated report doesn't count again
-			case en.p.State == problem.Pending:
-				en.Came = e.now.Boot
-			case en.p.State == problem.Firing:
-				en.p.SuppressedBy = cause(en)
-				en.QuietFrom = e.now.Boot
-				en.Confirm, en.ConfirmBy = en.signalEnds(), 0
-			}
-			e.arm(en)
+	for _, en := range e.entries() {
+		switch r := en.rule; {
+		case en.p.State == problem.Pending && r.For > 0:
+			e.forget(en) // the signal may have ended; its source reports it again if not
+			continue
+		case r.Temporary():
+			en.Came = e.now.Boot
+			en.Confirm = en.signalEnds() // so that a repeated report doesn't count again
+		case en.p.State == problem.Pending:
+			en.Came = e.now.Boot
+		case en.p.State == problem.Firing:
+			en.p.SuppressedBy = cause(en)
+			en.QuietFrom = e.now.Boot
+			en.Confirm, en.ConfirmBy = en.signalEnds(), 0
 		}
+		e.arm(en)
 	}
 	for _, c := range e.conditions {
 		old := c.current

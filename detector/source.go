@@ -55,13 +55,11 @@ func (e *Engine) sourceChanged(d *event.SourceData, now time.Duration) {
 	st.Known, st.Up, st.Kernel, st.Reason = true, d.Up, d.Kernel, reasonText(d.Reason)
 	e.absencesOf(d.Stem, st, false, now)
 	e.markStem(d.Stem, st)
-	for _, s := range e.series {
-		for _, en := range sortedEntries(s) {
-			signal := en.signal()
-			if ofSignal := signal != nil && signal.looksAt(d.Stem, st); ofSignal || en.rule.looksAt(d.Stem, st) {
-				missed := e.needs(en.rule.Rule, d.Stem, st) || ofSignal && e.needs(signal, d.Stem, st)
-				e.sourceOf(en, ofSignal, missed, d.Up, now)
-			}
+	for _, en := range e.entries() {
+		signal := en.signal()
+		if ofSignal := signal != nil && signal.looksAt(d.Stem, st); ofSignal || en.rule.looksAt(d.Stem, st) {
+			missed := e.needs(en.rule.Rule, d.Stem, st) || ofSignal && e.needs(signal, d.Stem, st)
+			e.sourceOf(en, ofSignal, missed, d.Up, now)
 		}
 	}
 }
@@ -140,8 +138,46 @@ func (e *Engine) markStem(name string, st *stemState) {
 	}
 }
 
+// entries returns all entries, in the order of [sortedEntries].
+func (e *Engine) entries() (all []*entry) {
+	for _, s := range e.series {
+		all = append(all, sortedEntries(s)...)
+	}
+	return all
+}
+
 // sortedEntries returns the entries sorted by group, for loops that emit transitions: a
 // replay must give them in the same order.
 func sortedEntries(s *series) []*entry {
 	return slices.SortedFunc(maps.Values(s.entries), func(a, b *entry) int { return cmp.Compare(a.p.Group, b.p.Group) })
+}
+
+// SourceState is the state of one source of events.
+type SourceState struct {
+	Stem   string
+	Up     bool
+	Reason string // why it is down
+	// Lost is why records were lost in the last five minutes; empty: none were.
+	Lost string
+}
+
+// Sources returns the sources that have reported their state or a loss, sorted by stem. It omits the
+// families of logs and checks, which represent members that are not configured.
+func (e *Engine) Sources() []SourceState {
+	var out []SourceState
+	for stem, st := range e.stems {
+		if stem == event.LogStem || stem == event.CheckStem || !st.Known && st.LossyUntil == 0 {
+			continue
+		}
+		s := SourceState{Stem: stem, Up: st.Up || !st.Known, Reason: st.Reason}
+		if s.Up {
+			s.Reason = ""
+		}
+		if st.LossyUntil != 0 {
+			s.Lost = st.LossReason
+		}
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b SourceState) int { return cmp.Compare(a.Stem, b.Stem) })
+	return out
 }

@@ -3,6 +3,8 @@ package detector
 import (
 	"slices"
 	"strings"
+
+	"github.com/kernosis/kernosis/detector/problem"
 )
 
 // trust returns why the absence of problems can't be trusted, or "".
@@ -24,7 +26,7 @@ func (e *Engine) trust(c *conditionState) (reason, text string) {
 	case len(w.down) > 0:
 		return ReasonSourceUnavailable, strings.Join(w.down, "; ")
 	case len(w.waiting) > 0:
-		return ReasonSourceNotStarted, "waiting for " + strings.Join(w.waiting, ", ")
+		return problem.ReasonSourceNotStarted, "waiting for " + strings.Join(w.waiting, ", ")
 	case len(lossy) > 0:
 		return ReasonSourceLossy, "records were lost: " + strings.Join(lossy, ", ")
 	}

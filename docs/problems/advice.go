@@ -30,19 +30,16 @@ const (
 
 // Has reports whether a page exists. It accepts names like Advice.
 func Has(page string) bool {
-	_, ok := read(page)
+	_, ok := Text(page)
 	return ok
 }
-
-// Text returns a page in Markdown, unchanged. It accepts names like Advice.
-func Text(page string) (string, bool) { return read(page) }
 
 // Advice returns the first sentences of a page's section "What to do", one line per item if it
 // is a list; nil if there is no such page. page is a rule's doc ("problems/OOMKilling") or its last
 // part. If the section starts with "As for" another page, Advice returns that page's advice.
 func Advice(page string) []string {
 	for range maxHops {
-		text, ok := read(page)
+		text, ok := Text(page)
 		if !ok {
 			return nil
 		}
@@ -70,7 +67,8 @@ func sentTo(text string) (page string, ok bool) {
 	return m[1], true
 }
 
-func read(page string) (string, bool) {
+// Text returns a page in Markdown, unchanged. It accepts names like Advice.
+func Text(page string) (string, bool) {
 	page = strings.TrimPrefix(page, Folder)
 	if page == "" || strings.ContainsFunc(page, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
 		return "", false

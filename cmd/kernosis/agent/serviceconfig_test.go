@@ -133,7 +133,7 @@ func TestServiceRules(t *testing.T) {
 		return &event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: event.NamedStem(event.ServiceStem, service.Kubelet), Up: b, Reason: why}}
 	}
 	report(&event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: string(event.Probe), Up: true}})
-	want(problem.Unknown, detector.ReasonSourceNotStarted, "service/kubelet")
+	want(problem.Unknown, problem.ReasonSourceNotStarted, "service/kubelet")
 	report(up(true, ""))
 	want(problem.False, "KubeletIsHealthy", "")
 	report(failed(service.Kubelet, event.ProbeService, 2))
