@@ -38,8 +38,7 @@ func (l *lines) Flush() error {
 	return nil
 }
 
-// NewText returns a Writer of lines for people. Entries without
-// transitions write nothing.
+// NewText returns a Writer of lines for people. Entries without transitions write nothing.
 func NewText(w io.Writer) Writer { return &text{lines{w: w}} }
 
 // NewJSON returns a Writer that writes each entry as one JSON object, including entries without

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // Diagnosis describes a Diagnosis that has ended.
@@ -71,11 +73,7 @@ func (t *text) Diagnosis(now time.Time, d *Diagnosis) error {
 		t.buf.WriteString("; " + d.Action)
 	}
 	if n := len(d.Files); n > 0 {
-		files := "1 file"
-		if n > 1 {
-			files = fmt.Sprintf("%d files", n)
-		}
-		t.buf.WriteString("; " + files + " in " + filepath.Dir(d.Files[0]))
+		t.buf.WriteString("; " + display.Count(n, "file") + " in " + filepath.Dir(d.Files[0]))
 	}
 	fmt.Fprintf(&t.buf, " [%s %s]", d.OperationSet, d.Name)
 	if d.After > 0 {

@@ -1,14 +1,13 @@
 package metrics
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Checks holds the metrics of check programs. Its methods are safe for concurrent
-// use.
+// Checks holds the metrics of check programs. Its methods are safe for concurrent use.
 type Checks struct {
 	runs      *prometheus.CounterVec
 	seconds   *prometheus.HistogramVec
@@ -16,21 +15,21 @@ type Checks struct {
 }
 
 // NewChecks registers the metrics of check programs.
-func NewChecks(r prometheus.Registerer) (*Checks, error) {
-	c := &Checks{
-		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
+func NewChecks(r prometheus.Registerer) *Checks {
+	with := promauto.With(r)
+	return &Checks{
+		runs: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "kernosis_check_runs_total", Help: "Runs of check programs, by status (ok, problem, unknown).",
 		}, []string{"check", "status"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		seconds: with.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kernosis_check_duration_seconds", Help: "Duration of check program runs.",
 			// A shell that only exits takes 1 ms; only time limits are longer than a minute.
 			Buckets: []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 60},
 		}, []string{"check"}),
-		truncated: prometheus.NewCounterVec(prometheus.CounterOpts{
+		truncated: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "kernosis_check_output_truncated_bytes_total", Help: "Bytes of check program output that messages omit.",
 		}, []string{"check"}),
 	}
-	return c, errors.Join(r.Register(c.runs), r.Register(c.seconds), r.Register(c.truncated))
 }
 
 // Known adds zeros for a check before its first run. The checks come from the configuration,

@@ -3,7 +3,6 @@ package metrics
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -13,22 +12,15 @@ import (
 // maxInfos bounds the series of kernosis_problem_info per agent.
 const maxInfos = 100
 
-// FiringProblem is a problem that is firing.
-type FiringProblem struct {
-	Rule, Reason string
-	Severity     problem.Severity
-	Subject      string // the affected pod, device or task, safe to display
-	Since        time.Time
-}
-
-// Firing sets the firing problems; rules without one are set to none.
-func (m *Metrics) Firing(all []FiringProblem) {
+// Firing sets the firing problems, whose subjects must be safe to display; rules without one are set
+// to none.
+func (m *Metrics) Firing(all []problem.Problem) {
 	byRule := map[labels]float64{}
 	for i := range all {
 		byRule[labels{all[i].Rule}]++
 	}
 	m.replace(m.firing, 1, byRule)
-	all = slices.SortedFunc(slices.Values(all), func(a, b FiringProblem) int {
+	all = slices.SortedFunc(slices.Values(all), func(a, b problem.Problem) int {
 		return cmp.Or(cmp.Compare(b.Severity.Rank(), a.Severity.Rank()), a.Since.Compare(b.Since), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Subject, b.Subject))
 	})
 	infos := map[labels]float64{}

@@ -16,12 +16,12 @@ import (
 func TestFiringIsBounded(t *testing.T) {
 	m := New("v1", "")
 	at := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
-	var all []FiringProblem
+	var all []problem.Problem
 	for i := range 3 * maxInfos {
 		severity := []problem.Severity{problem.Info, problem.Warning, problem.Critical}[i%3]
-		all = append(all, FiringProblem{Rule: "r", Reason: "R", Severity: severity, Subject: fmt.Sprint("sd", i), Since: at.Add(-time.Duration(i) * time.Second)})
+		all = append(all, problem.Problem{Rule: "r", Reason: "R", Severity: severity, Subject: fmt.Sprint("sd", i), Since: at.Add(-time.Duration(i) * time.Second)})
 	}
-	m.Firing(append(all, FiringProblem{Rule: "r", Reason: "R", Severity: problem.Critical, Subject: "newest", Since: at.Add(time.Second)}))
+	m.Firing(append(all, problem.Problem{Rule: "r", Reason: "R", Severity: problem.Critical, Subject: "newest", Since: at.Add(time.Second)}))
 	if n := testutil.CollectAndCount(m.info); n != maxInfos {
 		t.Fatalf("%d series", n)
 	}
@@ -40,7 +40,7 @@ func TestFiringIsBounded(t *testing.T) {
 func TestNothingVanishesWhileItIsSetAgain(t *testing.T) {
 	m := New("v1", "n")
 	set := func(other string) {
-		m.Firing([]FiringProblem{{Rule: "a", Reason: "A", Severity: problem.Info, Subject: "sda"}, {Rule: other, Reason: "B", Severity: problem.Info}})
+		m.Firing([]problem.Problem{{Rule: "a", Reason: "A", Severity: problem.Info, Subject: "sda"}, {Rule: other, Reason: "B", Severity: problem.Info}})
 		m.Degraded([]Lack{{Part: "a", Reason: "A"}, {Part: other, Reason: "B"}})
 		m.Conditions([]problem.Condition{{Type: "a", Status: problem.True}, {Type: other, Status: problem.False}})
 	}

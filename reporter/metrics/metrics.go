@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -37,82 +38,77 @@ type Metrics struct {
 
 	mu     sync.Mutex
 	series map[*prometheus.GaugeVec]map[labels]struct{} // the series that replace has set, by gauge
+	losses map[labels]uint64                            // the values of lost
 }
 
-// New registers the agent's and the Go runtime's metrics in a new registry. The agent's metrics
-// carry the label node unless node is empty; metrics named as node-problem-detector's do not, as
-// there.
+// New registers the agent's and the Go runtime's metrics in a new registry. The agent's metrics carry
+// the label node unless node is empty; metrics named as node-problem-detector's do not, as there.
 func New(version, node string) *Metrics {
+	registry := prometheus.NewRegistry()
+	own := prometheus.Registerer(registry)
+	if node != "" {
+		own = prometheus.WrapRegistererWith(prometheus.Labels{"node": node}, registry)
+	}
+	with := promauto.With(own)
 	m := &Metrics{
-		Registry: prometheus.NewRegistry(),
-		series:   make(map[*prometheus.GaugeVec]map[labels]struct{}),
-		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Registry: registry, Own: own,
+		series: map[*prometheus.GaugeVec]map[labels]struct{}{}, losses: map[labels]uint64{},
+		events: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "kernosis_events_total", Help: "Events that reached the engine, by kind.",
 		}, []string{"kind"}),
-		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
+		lost: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "kernosis_records_lost_total", Help: "Kernel records and log lines that were lost, by source and reason (ring-full, recursion, malformed, foreign-wire; for logs also overrun, truncated, rotated, rate-limit and others).",
 		}, []string{"stem", "reason"}),
-		problems: prometheus.NewCounterVec(prometheus.CounterOpts{
+		problems: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "kernosis_problem_transitions_total", Help: "State changes of problems, by rule, reason and the state entered; a temporary problem enters firing at each occurrence.",
 		}, []string{"rule", "reason", "state"}),
-		occurrences: prometheus.NewCounterVec(prometheus.CounterOpts{
+		occurrences: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "kernosis_problem_occurrences_total", Help: "Occurrences of problems, counted as in problem_counter, by rule, reason and severity.",
 		}, []string{"rule", "reason", "severity"}),
-		firing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		firing: with.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kernosis_problems", Help: "Problems that are firing now, by rule.",
 		}, []string{"rule"}),
-		info: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		info: with.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kernosis_problem_info", Help: "1 for each problem that is firing now, with the pod, device or task that it affects; at most 100, the most severe first.",
 		}, []string{"rule", "reason", "severity", "subject"}),
-		condition: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		condition: with.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kernosis_condition", Help: "1 for the status a node condition has now, 0 for the others.",
 		}, []string{"type", "status"}),
-		sourceUp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		sourceUp: with.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kernosis_source_up", Help: "1 if the source can detect its faults, 0 if it is blind.",
 		}, []string{"stem"}),
-		degraded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		degraded: with.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kernosis_degraded", Help: "1 for each degraded part of the agent, by reason (ProgramsNotLoaded, MissingHostPath, MissingRights).",
 		}, []string{"part", "reason"}),
-		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+		latency: with.NewHistogram(prometheus.HistogramOpts{
 			Name: "kernosis_detection_latency_seconds", Help: "Time from the kernel's timestamp of a fault until the agent has handled it.",
 			// 10 µs … 10 s: less is clock noise, more is an outage.
 			Buckets: prometheus.ExponentialBucketsRange(10e-6, 10, 19),
 		}),
-		evaluation: prometheus.NewHistogram(prometheus.HistogramOpts{
+		evaluation: with.NewHistogram(prometheus.HistogramOpts{
 			Name: "kernosis_rule_evaluation_seconds", Help: "Time to evaluate all rules for one event.",
 			Buckets: prometheus.ExponentialBuckets(250e-9, 4, 9), // 250 ns … 16 ms
 		}),
-		ruleErrors: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		ruleErrors: with.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kernosis_rule_errors", Help: "Evaluations of a rule that failed since the agent started.",
 		}, []string{"rule"}),
-		groupsOver: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		groupsOver: with.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kernosis_rule_groups_overflowed", Help: "Events beyond a rule's limit of groups since the agent started.",
 		}, []string{"rule"}),
-		limited: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		limited: with.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kernosis_rule_events_limited", Help: "Events beyond a rule's rateLimit since the agent started, which were recorded together.",
 		}, []string{"rule"}),
-		roomless: prometheus.NewGauge(prometheus.GaugeOpts{
+		roomless: with.NewGauge(prometheus.GaugeOpts{
 			Name: "kernosis_sources_overflowed", Help: "Events of sources beyond the limit of sources since the agent started.",
 		}),
-		outputError: prometheus.NewCounter(prometheus.CounterOpts{
+		outputError: with.NewCounter(prometheus.CounterOpts{
 			Name: "kernosis_output_errors_total", Help: "Lines that could not be written to the standard output.",
 		}),
 	}
-	m.Own = m.Registry
-	if node != "" {
-		m.Own = prometheus.WrapRegistererWith(prometheus.Labels{"node": node}, m.Registry)
-	}
-	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	with.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kernosis_build_info", Help: "Always 1; the version is in the label.",
-	}, []string{"version"})
-	build.WithLabelValues(version).Set(1)
-	m.Own.MustRegister(
-		m.events, m.lost, m.problems, m.occurrences, m.firing, m.info, m.condition, m.sourceUp, m.degraded, m.latency, m.evaluation,
-		m.ruleErrors, m.groupsOver, m.limited, m.roomless, m.outputError, build,
-	)
-	m.Registry.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
+	}, []string{"version"}).WithLabelValues(version).Set(1)
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, k := range event.Kinds() {
 		m.events.WithLabelValues(string(k)) // export zeros from the start
 	}
@@ -126,6 +122,9 @@ func (m *Metrics) Event(ev *event.Event, evaluation time.Duration) {
 	switch {
 	case ev.Lost != nil:
 		m.lost.WithLabelValues(ev.Lost.Stem, ev.Lost.Reason).Add(float64(ev.Lost.Count))
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.losses[labels{ev.Lost.Stem, ev.Lost.Reason}] += ev.Lost.Count
 	case ev.Check != nil:
 		stem := event.NamedStem(event.CheckStem, ev.Check.Check)
 		m.sourceUp.WithLabelValues(stem).Set(boolean(ev.Check.Status != event.CheckUnknown))
@@ -142,32 +141,15 @@ type Loss struct {
 	Count        uint64
 }
 
-// Losses returns the values of kernosis_records_lost_total, sorted by stem and reason.
-func (m *Metrics) Losses() ([]Loss, error) {
-	alone := prometheus.NewRegistry()
-	if err := alone.Register(m.lost); err != nil {
-		return nil, err
+// Losses returns the values of kernosis_records_lost_total, in no order.
+func (m *Metrics) Losses() []Loss {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]Loss, 0, len(m.losses))
+	for l, n := range m.losses {
+		out = append(out, Loss{Stem: l[0], Reason: l[1], Count: n})
 	}
-	families, err := alone.Gather()
-	if err != nil {
-		return nil, err
-	}
-	var out []Loss
-	for _, f := range families {
-		for _, s := range f.GetMetric() {
-			l := Loss{Count: uint64(s.GetCounter().GetValue())}
-			for _, label := range s.GetLabel() {
-				switch label.GetName() {
-				case "stem":
-					l.Stem = label.GetValue()
-				case "reason":
-					l.Reason = label.GetValue()
-				}
-			}
-			out = append(out, l)
-		}
-	}
-	return out, nil
+	return out
 }
 
 // Handled observes the time from a kernel record's timestamp until it was journaled and printed.
@@ -199,7 +181,6 @@ func (m *Metrics) Conditions(all []problem.Condition) {
 	m.replace(m.condition, 2, series)
 }
 
-// statuses returns the series of one condition.
 func statuses(c *problem.Condition) map[labels]float64 {
 	series := map[labels]float64{}
 	for _, s := range []problem.Status{problem.True, problem.False, problem.Unknown} {
@@ -223,14 +204,12 @@ func (m *Metrics) Degraded(lacks []Lack) {
 // Rules sets counts of each rule since the agent started: failed evaluations, events beyond its
 // limit of groups, and events beyond its rate limit.
 func (m *Metrics) Rules(evalErrors, overflow, limited map[string]uint64) {
-	for rule, n := range evalErrors {
-		m.ruleErrors.WithLabelValues(rule).Set(float64(n))
-	}
-	for rule, n := range overflow {
-		m.groupsOver.WithLabelValues(rule).Set(float64(n))
-	}
-	for rule, n := range limited {
-		m.limited.WithLabelValues(rule).Set(float64(n))
+	for gauge, counts := range map[*prometheus.GaugeVec]map[string]uint64{
+		m.ruleErrors: evalErrors, m.groupsOver: overflow, m.limited: limited,
+	} {
+		for rule, n := range counts {
+			gauge.WithLabelValues(rule).Set(float64(n))
+		}
 	}
 }
 

@@ -1,11 +1,11 @@
 package metrics
 
 import (
-	"errors"
 	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kernosis/kernosis/detector/problem"
 )
@@ -27,18 +27,19 @@ type Problems struct {
 }
 
 // NewProblems registers the metrics, with a zero for each kind.
-func NewProblems(r prometheus.Registerer, kinds []ProblemKind) (*Problems, error) {
+func NewProblems(r prometheus.Registerer, kinds []ProblemKind) *Problems {
+	with := promauto.With(r)
 	p := &Problems{
 		reasons: map[string][]string{},
-		counter: prometheus.NewCounterVec(prometheus.CounterOpts{
+		counter: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "problem_counter", Help: "Number of times a specific type of problem has occurred.",
 		}, []string{"reason"}),
-		gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		gauge: with.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "problem_gauge", Help: "Whether a specific type of problem is affecting the node or not.",
 		}, []string{"type", "reason"}),
 	}
 	p.Known(kinds)
-	return p, errors.Join(r.Register(p.counter), r.Register(p.gauge))
+	return p
 }
 
 // Known adds zeros for further kinds. The number of rules bounds theirs.

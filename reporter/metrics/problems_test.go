@@ -14,10 +14,7 @@ import (
 // counted, and the series of removed condition types are deleted.
 func TestProblems(t *testing.T) {
 	r := prometheus.NewRegistry()
-	p, err := NewProblems(r, []ProblemKind{{Reason: "Hiccup"}, {Condition: "Broken", Reason: "FellOver"}, {Condition: "Broken", Reason: "Burnt"}, {Condition: "Gone", Reason: "Left"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := NewProblems(r, []ProblemKind{{Reason: "Hiccup"}, {Condition: "Broken", Reason: "FellOver"}, {Condition: "Broken", Reason: "Burnt"}, {Condition: "Gone", Reason: "Left"}})
 	for _, hiddenBy := range []string{"", "cause"} {
 		p.Transition(problem.Transition{Problem: &problem.Problem{Reason: "Hiccup", State: problem.Firing, SuppressedBy: hiddenBy}})
 	}

@@ -13,14 +13,11 @@ import (
 // A reason that no rule has was reported by a problem daemon.
 func TestReportedReasonInGauge(t *testing.T) {
 	m := New("test", "")
-	p, err := NewProblems(m.Registry, []ProblemKind{{Condition: "GPUUnhealthy", Reason: "ReportedProblem"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := NewProblems(m.Registry, []ProblemKind{{Condition: "GPUUnhealthy", Reason: "ReportedProblem"}})
 	for _, reason := range []string{"XidError", "FellOffBus"} {
 		p.Transition(problem.Transition{Condition: &problem.Condition{Type: "GPUUnhealthy", Status: problem.True, Reason: reason, LastTransition: time.Now()}})
 	}
-	err = testutil.GatherAndCompare(m.Registry, strings.NewReader(`
+	err := testutil.GatherAndCompare(m.Registry, strings.NewReader(`
 # HELP problem_gauge Whether a specific type of problem is affecting the node or not.
 # TYPE problem_gauge gauge
 problem_gauge{reason="FellOffBus",type="GPUUnhealthy"} 1

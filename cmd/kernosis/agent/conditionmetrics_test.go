@@ -50,10 +50,7 @@ rules:
 	if c := second.conditions(); len(c) != 1 || c[0].Status != problem.True {
 		t.Fatalf("conditions %+v", c)
 	}
-	var err error
-	if second.problems, err = metrics.NewProblems(second.metrics.Registry, problemKinds(set)); err != nil {
-		t.Fatal(err)
-	}
+	second.problems = metrics.NewProblems(second.metrics.Registry, problemKinds(set))
 	second.reportConditions()
 	gauges(second, fmt.Sprintf("problem_gauge{reason=%q,type=%q} 1\n", "FellOver", "Broken"))
 

@@ -61,10 +61,7 @@ func (p *parts) openChecks() error {
 	if len(p.monitors.Checks) == 0 {
 		return nil
 	}
-	counted, err := metrics.NewChecks(p.metrics.Own)
-	if err != nil {
-		return err
-	}
+	counted := metrics.NewChecks(p.metrics.Own)
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("checks: %w", err)

@@ -226,9 +226,7 @@ func (p *parts) serve(ctx context.Context, g *errgroup.Group) error {
 	if !p.cfg.isAgent {
 		return nil
 	}
-	if p.agent.problems, err = metrics.NewProblems(p.metrics.Registry, problemKinds(p.rules)); err != nil {
-		return output.Failed(err)
-	}
+	p.agent.problems = metrics.NewProblems(p.metrics.Registry, problemKinds(p.rules))
 	p.agent.reportConditions()
 	if err := web.ListenAndServe(ctx, g, p.log, address(p.cfg.NPD.PrometheusAddress, p.cfg.NPD.PrometheusPort), "/metrics", access, figures); err != nil {
 		return output.Failed(err)

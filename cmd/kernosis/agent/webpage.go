@@ -69,11 +69,7 @@ func (a *pipeline) sourcesNow() []page.Source {
 // losses returns what was lost since the agent started.
 func (a *pipeline) losses() []page.Loss {
 	var out []page.Loss
-	lost, err := a.metrics.Losses()
-	if err != nil {
-		a.log.Warn("losses can't be counted", "error", err)
-	}
-	for _, l := range lost {
+	for _, l := range a.metrics.Losses() {
 		out = append(out, page.Loss{What: "records of " + l.Stem, Why: l.Reason, Count: l.Count})
 	}
 	j := a.journal.Stats()
