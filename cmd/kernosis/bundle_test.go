@@ -149,7 +149,7 @@ services:
 		t.Fatal(err)
 	}
 	for _, text := range []string{"mysqld --password=" + secret + " started", `{"token":"` + secret + `"}`, "curl -u admin:" + secret} {
-		if _, err := j.Append(journal.Entry{Now: time.Now(), Event: &event.Event{Kind: event.Log, Log: &event.LogData{Log: "app", Text: text}}}); err != nil {
+		if _, _, err := j.Add(journal.Entry{Now: time.Now(), Event: &event.Event{Kind: event.Log, Log: &event.LogData{Log: "app", Text: text}}}); err != nil || j.Flush() != nil {
 			t.Fatal(err)
 		}
 	}

@@ -152,7 +152,7 @@ func journalFolder(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = j.Append(journal.NewEntry(event.Moment{Wall: time.Unix(1e9, 0), Boot: time.Hour}))
+	_, _, err = j.Add(journal.NewEntry(event.Moment{Wall: time.Unix(1e9, 0), Boot: time.Hour}))
 	if err := errors.Join(err, j.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func hungState(t *testing.T) (dir string, disk *hungfile.Files) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := j.Append(journal.Entry{Now: time.Now(), Boot: "b1"}); err != nil {
+	if _, _, err := j.Add(journal.Entry{Now: time.Now(), Boot: "b1"}); err != nil || j.Flush() != nil {
 		t.Error(err)
 	}
 	if err := j.Close(); err != nil {

@@ -18,35 +18,54 @@ const chunkBytes = 64 << 10
 // errEnough ends a read early, without failing it.
 var errEnough = errors.New("enough") //nolint:gochecknoglobals // a constant
 
-// Changes calls f for the entries of the journal in dir that have transitions and a sequence
-// number greater than after, newest first, until f returns false. It reads at most limit bytes,
-// from the end, so its cost does not depend on the journal's size; whole is false if it stopped for
-// limit or f before the last such entry. It may run while the journal is written. It skips lines
-// that are not entries.
+// Changes calls f for the entries of the journal in dir that have transitions and a sequence number
+// greater than after, newest first, until f returns false. It reads at most limit bytes, from the end,
+// so its cost does not depend on the journal's size; whole is false if it stopped for limit or f before
+// the last such entry. It may run while the journal is written. It skips lines that are not entries.
 func Changes(dir string, after uint64, limit int64, f func(Entry) bool) (whole bool, err error) {
+	ended, err := backward(dir, limit, after, func(line []byte) error {
+		if seq, ok := seqOf(line); ok && seq <= after {
+			whole = true
+			return errEnough
+		}
+		if !bytes.Contains(line, []byte(`"transitions":`)) {
+			return nil
+		}
+		if e, ok := decodeEntry(line); ok && len(e.Transitions) > 0 && !f(e) {
+			return errEnough
+		}
+		return nil
+	})
+	return whole || ended, err
+}
+
+// Tail returns the latest entries of the journal in dir as written, one per line, limited to
+// most bytes.
+func Tail(dir string, most int64) ([]byte, error) {
+	lines := [][]byte{nil} // so that the last line also ends with a newline
+	_, err := backward(dir, most, 0, func(line []byte) error {
+		lines = append(lines, line)
+		return nil
+	})
+	slices.Reverse(lines)
+	return bytes.Join(lines, []byte("\n")), err
+}
+
+// backward calls f for the complete lines of the journal in dir, newest first, until f returns an
+// error; errEnough is none. It reads at most limit bytes and leaves out segments without entries after
+// a sequence number. all reports whether it has read all others; the writer may have dropped older
+// ones.
+func backward(dir string, limit int64, after uint64, f func(line []byte) error) (all bool, err error) {
 	segments, err := listSegments(dir)
 	if err != nil {
 		return false, fmt.Errorf("read journal: %w", err)
 	}
-	line := func(text []byte) error {
-		if seq, ok := seqOf(text); ok && seq <= after {
-			whole = true
-			return errEnough
-		}
-		if !bytes.Contains(text, []byte(`"transitions":`)) {
-			return nil
-		}
-		if e, ok := decodeEntry(text); ok && len(e.Transitions) > 0 && !f(e) {
-			return errEnough
-		}
-		return nil
-	}
 	for _, s := range slices.Backward(segments) {
-		read, err := linesBackward(filepath.Join(dir, segmentName(s.first)), limit, line)
+		read, err := linesBackward(filepath.Join(dir, segmentName(s.first)), limit, f)
 		limit -= read
 		switch {
 		case errors.Is(err, errEnough):
-			return whole, nil
+			return false, nil
 		case errors.Is(err, fs.ErrNotExist): // dropped by the writer meanwhile
 		case err != nil:
 			return false, fmt.Errorf("read journal: %w", err)
@@ -58,7 +77,7 @@ func Changes(dir string, after uint64, limit int64, f func(Entry) bool) (whole b
 			return true, nil
 		}
 	}
-	return len(segments) == 0, nil // the writer has dropped the segments before
+	return len(segments) == 0, nil
 }
 
 // seqOf returns the sequence number of a line, without decoding the rest.

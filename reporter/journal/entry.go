@@ -14,8 +14,7 @@ type Entry struct {
 	// Now is the wall clock at this step. BootTime is the engine's clock: the time since boot.
 	Now      time.Time      `json:"now"`
 	BootTime event.Duration `json:"bootTime"`
-	// Event is the input. It is nil for steps caused by time alone, by a start (Boot) or by
-	// Mutes.
+	// Event is the input. It is nil for steps caused by time alone, by a start (Boot) or by Mutes.
 	Event *event.Event `json:"event,omitempty"`
 	// Rules limits the event to these rules; nil means all. It is set when an event reported
 	// earlier still lasts and is passed to rules added since.

@@ -23,7 +23,7 @@ type Options struct {
 	// SegmentBytes is the size at which a new segment is started. Default an eighth of MaxBytes,
 	// so that dropping a segment loses little.
 	SegmentBytes int64
-	// Patience is how long Append waits for the disk. Default one second: more than a busy disk
+	// Patience is how long Flush waits for the disk. Default one second: more than a busy disk
 	// takes, and short compared with the five seconds within which faults are reported.
 	Patience time.Duration
 
@@ -33,18 +33,10 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.MaxBytes <= 0 {
-		o.MaxBytes = 64 << 20
-	}
-	if o.SegmentBytes <= 0 {
-		o.SegmentBytes = max(o.MaxBytes/8, 4096)
-	}
-	if o.Patience <= 0 {
-		o.Patience = time.Second
-	}
-	if o.maxWaiting <= 0 {
-		o.maxWaiting = 8 << 20
-	}
+	o.MaxBytes = cmp.Or(o.MaxBytes, 64<<20)
+	o.SegmentBytes = cmp.Or(o.SegmentBytes, max(o.MaxBytes/8, 4096))
+	o.Patience = cmp.Or(o.Patience, time.Second)
+	o.maxWaiting = cmp.Or(o.maxWaiting, 8<<20)
 	return o
 }
 
@@ -57,7 +49,7 @@ type Journal struct {
 	dir  string
 	opts Options
 
-	appending sync.Mutex // held by Add, Flush and Append; it guards the next three fields
+	appending sync.Mutex // held by Add and Flush; it guards the next three fields
 	buf       bytes.Buffer
 	enc       *json.Encoder
 	timer     *time.Timer
@@ -217,31 +209,12 @@ func (j *Journal) resume() error {
 	return nil
 }
 
-// Append is [Journal.Add] and [Journal.Flush] for one entry. It returns 0 if the entry could not
-// be written.
-func (j *Journal) Append(e Entry) (seq uint64, err error) {
-	j.appending.Lock()
-	defer j.appending.Unlock()
-	if seq, _, err = j.add(e); err != nil {
-		return 0, err
-	}
-	if err := j.flush(); err != nil && j.Seq() < seq {
-		return 0, err
-	}
-	return seq, nil
-}
-
-// Add assigns the entry the next sequence number and queues it. It is written at the next Flush,
-// or earlier once many are queued. Add returns the entry's line, which is the entry as JSON and a
-// newline; it is valid until the next Add or Append. If Add returns an error, the entry is lost and
-// counted as failed.
+// Add assigns the entry the next sequence number and queues it. It is written at the next Flush, or
+// earlier once many are queued. Add returns the entry's line, which is the entry as JSON and a newline;
+// it is valid until the next Add. If Add returns an error, the entry is lost and counted as failed.
 func (j *Journal) Add(e Entry) (seq uint64, line []byte, err error) {
 	j.appending.Lock()
 	defer j.appending.Unlock()
-	return j.add(e)
-}
-
-func (j *Journal) add(e Entry) (seq uint64, line []byte, err error) {
 	e.Seq = j.Seq() + 1
 	j.buf.Reset()
 	err = j.enc.Encode(&e)
@@ -299,10 +272,6 @@ func (j *Journal) batch(seq uint64) *work {
 func (j *Journal) Flush() error {
 	j.appending.Lock()
 	defer j.appending.Unlock()
-	return j.flush()
-}
-
-func (j *Journal) flush() error {
 	w, wait := j.startWriting()
 	if w != nil && !j.await(w, wait) {
 		j.mu.Lock()

@@ -38,6 +38,18 @@ func mustOpen(t *testing.T, dir string, o Options) *Journal {
 	return j
 }
 
+// Append is [Journal.Add] and [Journal.Flush] for one entry. It returns 0 if the entry could not be
+// written.
+func (j *Journal) Append(e Entry) (seq uint64, err error) {
+	if seq, _, err = j.Add(e); err != nil {
+		return 0, err
+	}
+	if err := j.Flush(); err != nil && j.Seq() < seq {
+		return 0, err
+	}
+	return seq, nil
+}
+
 func mustAppend(t *testing.T, j *Journal, e Entry) uint64 {
 	t.Helper()
 	seq, err := j.Append(e)

@@ -86,8 +86,7 @@ func Copy(from, to string, most int64) error {
 	return nil
 }
 
-// scanSegment returns the length of the complete lines and the sequence number of the last
-// entry.
+// scanSegment returns the length of the complete lines and the sequence number of the last entry.
 func scanSegment(r io.Reader, first uint64) (good int64, seq uint64, err error) {
 	seq = first - 1
 	err = readLines(r, func(line []byte) error {
@@ -219,53 +218,6 @@ func (r *Follower) readSegment(s segment, f func(Entry) error) (damaged int, err
 		r.segment, r.offset = s.first, from
 	}
 	return damaged, err
-}
-
-// Tail returns the latest entries of the journal in dir as written, one per line, limited to
-// most bytes.
-func Tail(dir string, most int64) ([]byte, error) {
-	segments, err := listSegments(dir)
-	if err != nil {
-		return nil, fmt.Errorf("read journal: %w", err)
-	}
-	var out []byte
-	for _, s := range slices.Backward(segments) {
-		room := most - int64(len(out))
-		if room <= 0 {
-			break
-		}
-		part, err := tailOf(filepath.Join(dir, segmentName(s.first)), room)
-		if err != nil && !os.IsNotExist(err) {
-			return nil, fmt.Errorf("read journal: %w", err)
-		}
-		out = append(part, out...)
-		if int64(len(part)) < s.size {
-			break
-		}
-	}
-	return out, nil
-}
-
-// tailOf returns the last complete lines of a file, limited to most bytes.
-func tailOf(path string, most int64) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	from := max(info.Size()-most, 0)
-	part, err := io.ReadAll(io.NewSectionReader(file, from, most))
-	if err != nil {
-		return nil, err
-	}
-	if from > 0 {
-		_, part, _ = bytes.Cut(part, []byte("\n"))
-	}
-	return part[:bytes.LastIndexByte(part, '\n')+1], nil
 }
 
 // decodeEntry decodes a line. ok is false if it is not an entry, for example after a crash.

@@ -203,8 +203,8 @@ func (a *agent) report(tr problem.Transition) {
 	if a.worker != nil {
 		a.worker.Observe(e.Transitions, e.Now)
 	}
-	seq, err := a.journal.Append(e)
-	if err != nil {
+	seq, _, err := a.journal.Add(e)
+	if err = errors.Join(err, a.journal.Flush()); err != nil {
 		a.failed(err)
 		return
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -59,7 +60,8 @@ func reporting(t *testing.T, answers http.HandlerFunc) (*events.Sink, func(*even
 		e := journal.Entry{Now: now, Event: ev, Transitions: []problem.Transition{{Problem: &problem.Problem{
 			Rule: "r", Reason: "R", Message: "m", Severity: problem.Warning, State: problem.Firing, FirstSeen: now, LastSeen: now, Count: 1,
 		}}}}
-		if e.Seq, err = j.Append(e); err != nil {
+		e.Seq, _, err = j.Add(e)
+		if err = errors.Join(err, j.Flush()); err != nil {
 			t.Fatal(err)
 		}
 		sink.Add(e)

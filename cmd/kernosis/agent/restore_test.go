@@ -431,7 +431,7 @@ func TestStateThatCanNotBeRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = store.Append(journal.NewEntry(a.now()))
+			_, _, err = store.Add(journal.NewEntry(a.now()))
 			if err = errors.Join(err, store.Close()); err != nil {
 				t.Fatal(err)
 			}

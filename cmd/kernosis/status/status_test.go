@@ -67,7 +67,7 @@ func source(stem string, up bool) *event.Event {
 
 func (a *agent) add(e journal.Entry) {
 	a.t.Helper()
-	if _, err := a.journal.Append(e); err != nil {
+	if _, _, err := a.journal.Add(e); err != nil || a.journal.Flush() != nil {
 		a.t.Fatal(err)
 	}
 }

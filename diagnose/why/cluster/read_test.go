@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -119,7 +120,8 @@ func (s *scene) kill() {
 		Rule: "oom-kill", Group: "g", Pod: uid, Reason: "OOMKilling", Message: "worker[4122] in pod " + uid + " container 7b7b7b7b7b7b killed at its limit of 32 MiB",
 		Severity: problem.Warning, State: problem.Firing, FirstSeen: now, LastSeen: now, Doc: "problems/OOMKilling",
 	}}}}
-	if e.Seq, err = j.Append(e); err != nil {
+	e.Seq, _, err = j.Add(e)
+	if err = errors.Join(err, j.Flush()); err != nil {
 		s.t.Fatal(err)
 	}
 	sink.Add(e)

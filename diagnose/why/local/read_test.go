@@ -53,7 +53,7 @@ func (n *node) append(e journal.Entry) {
 			tr.Problem.Evidence = nil
 		}
 	}
-	if _, err := n.journal.Append(e); err != nil {
+	if _, _, err := n.journal.Add(e); err != nil || n.journal.Flush() != nil {
 		n.t.Fatal(err)
 	}
 }

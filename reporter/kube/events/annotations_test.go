@@ -2,6 +2,7 @@ package events_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -35,8 +36,8 @@ func (a *agent) reportOf(ev *event.Event, uid string) {
 	if ev != nil {
 		tr.Problem.LastSeen = ev.Time
 	}
-	seq, err := a.journal.Append(e)
-	if err != nil {
+	seq, _, err := a.journal.Add(e)
+	if err = errors.Join(err, a.journal.Flush()); err != nil {
 		a.tb.Fatal(err)
 	}
 	e.Seq = seq
@@ -156,7 +157,8 @@ func TestConditionsCarryTheirEvidence(t *testing.T) {
 		Type: "FrequentOOMKilling", Status: problem.True, Reason: tr.Problem.Reason, Message: tr.Problem.Message, LastTransition: now,
 	}}}}
 	var err error
-	if e.Seq, err = a.journal.Append(e); err != nil {
+	e.Seq, _, err = a.journal.Add(e)
+	if err = errors.Join(err, a.journal.Flush()); err != nil {
 		t.Fatal(err)
 	}
 	a.sink.Add(e)

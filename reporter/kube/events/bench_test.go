@@ -2,6 +2,7 @@ package events_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -44,7 +45,8 @@ func BenchmarkFirstEvent(b *testing.B) {
 			Rule: "bench", Group: strconv.Itoa(i), Reason: "OOMKilling", Message: "killed", Severity: problem.Warning,
 			State: problem.Firing, FirstSeen: fault, LastSeen: fault,
 		}}}}
-		if e.Seq, err = a.journal.Append(e); err != nil {
+		e.Seq, _, err = a.journal.Add(e)
+		if err = errors.Join(err, a.journal.Flush()); err != nil {
 			b.Fatal(err)
 		}
 		a.sink.Add(e)

@@ -2,6 +2,7 @@ package events_test
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -31,8 +32,8 @@ func open(t *testing.T, dir string, o journal.Options) *journal.Journal {
 func add(t *testing.T, j *journal.Journal, i int) journal.Entry {
 	t.Helper()
 	e := journal.Entry{Now: time.Unix(int64(i), 0), Transitions: []problem.Transition{{Problem: &problem.Problem{Rule: "r", Count: uint64(i)}}}}
-	seq, err := j.Append(e)
-	if err != nil {
+	seq, _, err := j.Add(e)
+	if err = errors.Join(err, j.Flush()); err != nil {
 		t.Fatal(err)
 	}
 	e.Seq = seq

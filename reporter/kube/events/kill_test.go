@@ -129,7 +129,8 @@ func child() int {
 	pace := time.NewTicker(2 * time.Millisecond)
 	for i := int(store.Seq()); i < childEntries; i++ {
 		e := childEntry(i)
-		if e.Seq, err = store.Append(e); err != nil {
+		e.Seq, _, err = store.Add(e)
+		if err = errors.Join(err, store.Flush()); err != nil {
 			return fail(err)
 		}
 		k.reach(stageAppended)

@@ -82,8 +82,8 @@ func (w *world) survive(f func()) {
 
 func (w *world) append(tr ...problem.Transition) {
 	e := journal.Entry{Now: time.Now(), Event: &event.Event{CPU: 0}, Transitions: tr}
-	seq, err := w.journal.Append(e)
-	if err != nil {
+	seq, _, err := w.journal.Add(e)
+	if err = errors.Join(err, w.journal.Flush()); err != nil {
 		w.t.Fatal(err)
 	}
 	e.Seq = seq

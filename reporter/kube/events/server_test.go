@@ -2,6 +2,7 @@ package events_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -133,8 +134,8 @@ func (a *agent) pod(namespace, name string) *corev1.Pod {
 func (a *agent) report(tr ...problem.Transition) {
 	a.tb.Helper()
 	e := journal.Entry{Now: time.Now(), Event: &event.Event{CPU: 1}, Transitions: tr}
-	seq, err := a.journal.Append(e)
-	if err != nil {
+	seq, _, err := a.journal.Add(e)
+	if err = errors.Join(err, a.journal.Flush()); err != nil {
 		a.tb.Fatal(err)
 	}
 	e.Seq = seq
