@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/kernosis/kernosis/reporter/page"
 	"github.com/kernosis/kernosis/reporter/web"
 )
 
@@ -46,7 +45,7 @@ func (*controllerServer) NeedLeaderElection() bool { return false }
 // Start implements manager.Runnable.
 func (c *controllerServer) Start(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	pages := page.NewFleet(page.FleetConfig{Version: version, Ended: ctx.Done(), Nodes: c.fleet.read}).Routes()
+	pages := web.NewFleetPage(web.FleetPageConfig{Version: version, Ended: ctx.Done(), Nodes: c.fleet.read}).Routes()
 	handler := func(a *web.Access) http.Handler { return web.MetricsHandler(ctrlmetrics.Registry, pages, a) }
 	if err := web.ListenAndServe(ctx, g, c.log, c.address, "/metrics", c.access, handler); err != nil {
 		return err

@@ -86,7 +86,7 @@ func docCommandsLeft() []docLeft {
 		{page: "docs/troubleshooting.md", commands: []string{"ls ", "df ", "cat ", "uname "}, why: "shows a node of a cluster"},
 		{page: "docs/problems/*.md", commands: []string{""}, why: "shows a node with the problem"},
 		{page: "docs/status.md", commands: []string{"kernosis "}, why: "needs an agent; the tests of the commands have one"},
-		{page: "docs/web.md", commands: []string{"kernosis run "}, why: "needs a browser, as the tests of reporter/page have"},
+		{page: "docs/web.md", commands: []string{"kernosis run "}, why: "needs a browser, as the tests of reporter/web have"},
 	}
 }
 

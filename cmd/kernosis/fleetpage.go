@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/reporter/page"
+	"github.com/kernosis/kernosis/reporter/web"
 )
 
 // fleetWithin bounds reads of the cache, which block until it is filled.
@@ -30,7 +30,7 @@ type fleetNodes struct {
 	diagnoses atomic.Bool   // whether the CRDs are installed
 }
 
-func (f *fleetNodes) read() (out page.Fleet, err error) {
+func (f *fleetNodes) read() (out web.Fleet, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), fleetWithin)
 	defer cancel()
 	var nodes corev1.NodeList
@@ -68,20 +68,20 @@ func (f *fleetNodes) read() (out page.Fleet, err error) {
 }
 
 // fleetNode converts a Node and the Lease of its agent, which may be nil, for the page.
-func fleetNode(n *corev1.Node, l *coordinationv1.Lease, now time.Time, silent time.Duration) page.FleetNode {
-	out := page.FleetNode{Name: n.Name, Cordoned: n.Spec.Unschedulable, Agent: page.AgentMissing}
+func fleetNode(n *corev1.Node, l *coordinationv1.Lease, now time.Time, silent time.Duration) web.FleetNode {
+	out := web.FleetNode{Name: n.Name, Cordoned: n.Spec.Unschedulable, Agent: web.AgentMissing}
 	var types []string
 	if l != nil {
 		types = lease.TypesOf(l)
-		out.Agent, out.Version = page.AgentReporting, l.Annotations[lease.AnnotationVersion]
+		out.Agent, out.Version = web.AgentReporting, l.Annotations[lease.AnnotationVersion]
 		if lacks := l.Annotations[lease.AnnotationDegraded]; lacks != "" {
-			out.Agent, out.Lacks = page.AgentDegraded, strings.Split(lacks, "\n")
+			out.Agent, out.Lacks = web.AgentDegraded, strings.Split(lacks, "\n")
 		}
 		switch {
 		case !lease.DrainingSince(l).IsZero():
-			out.Agent = page.AgentDraining
+			out.Agent = web.AgentDraining
 		case isSilent(l, now, silent):
-			out.Agent = page.AgentSilent
+			out.Agent = web.AgentSilent
 		}
 	}
 	for i := range n.Status.Conditions {
@@ -91,7 +91,7 @@ func fleetNode(n *corev1.Node, l *coordinationv1.Lease, now time.Time, silent ti
 		}
 		switch c.Reason {
 		case lease.ReasonUnknown: // set by the controller because the agent is silent
-			out.Agent = page.AgentSilent
+			out.Agent = web.AgentSilent
 		case lease.ReasonNeverUpdated:
 		default:
 			if !slices.Contains(types, string(c.Type)) {
@@ -112,7 +112,7 @@ func isSilent(l *coordinationv1.Lease, now time.Time, silent time.Duration) bool
 }
 
 // addDiagnosis adds a Diagnosis to the node's counts and latest cause.
-func addDiagnosis(n *page.FleetNode, d *v1alpha1.Diagnosis) {
+func addDiagnosis(n *web.FleetNode, d *v1alpha1.Diagnosis) {
 	at, ended := d.Status.CompletedAt()
 	if !ended {
 		at = d.CreationTimestamp.Time

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/reporter/page"
+	"github.com/kernosis/kernosis/reporter/web"
 )
 
 // An agent is silent when its Lease is not renewed, even if the controller does not write that into a
@@ -20,14 +20,14 @@ func TestSilentAgentOfTheFleet(t *testing.T) {
 		ago      time.Duration
 		lasts    int32
 		draining bool
-		want     page.AgentState
+		want     web.AgentState
 	}{
-		"an hour ago":             {time.Hour, 40, false, page.AgentSilent},
-		"a while ago":             {45 * time.Second, 40, false, page.AgentReporting},
-		"just now, clock is fast": {-time.Minute, 40, false, page.AgentReporting},
-		"of a Lease that is long": {9 * time.Minute, 600, false, page.AgentReporting},
-		"long ago even for it":    {13 * time.Minute, 600, false, page.AgentSilent},
-		"ended in order":          {time.Hour, 40, true, page.AgentDraining},
+		"an hour ago":             {time.Hour, 40, false, web.AgentSilent},
+		"a while ago":             {45 * time.Second, 40, false, web.AgentReporting},
+		"just now, clock is fast": {-time.Minute, 40, false, web.AgentReporting},
+		"of a Lease that is long": {9 * time.Minute, 600, false, web.AgentReporting},
+		"long ago even for it":    {13 * time.Minute, 600, false, web.AgentSilent},
+		"ended in order":          {time.Hour, 40, true, web.AgentDraining},
 	} {
 		renewed := metav1.NewMicroTime(now.Add(-test.ago))
 		l := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &renewed, LeaseDurationSeconds: &test.lasts}}
@@ -38,7 +38,7 @@ func TestSilentAgentOfTheFleet(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}
-	if got := fleetNode(&corev1.Node{}, &coordinationv1.Lease{}, now, silent).Agent; got != page.AgentReporting {
+	if got := fleetNode(&corev1.Node{}, &coordinationv1.Lease{}, now, silent).Agent; got != web.AgentReporting {
 		t.Errorf("a Lease that is new: %s", got)
 	}
 }

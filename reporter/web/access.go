@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -25,11 +26,9 @@ import (
 )
 
 const (
-	// tokenAllowed is how long a reader's right is cached: each agent asks once per period and
-	// reader.
+	// tokenAllowed is how long a reader's right is cached: each agent asks once per period and reader.
 	tokenAllowed = 5 * time.Minute
-	// tokenKept is how long it is used while the API server is down: metrics are needed just
-	// then.
+	// tokenKept is how long it is used while the API server is down: metrics are needed just then.
 	tokenKept = 24 * time.Hour
 	// tokenRate is how many unknown tokens per second an agent asks about.
 	tokenRate = 10
@@ -143,40 +142,35 @@ func (a *Access) Scheme() string {
 	return "https"
 }
 
-// shown is the token of a request and the path it must allow.
-type shown struct {
-	token string
-	given bool
-	path  string
-}
-
-// guard lets requests through whose token may get the path.
-func (a *Access) guard(h http.Handler) http.Handler {
-	return a.guardBy(h, []string{bearerChallenge}, func(r *http.Request) shown {
-		token, given := Bearer(r)
-		return shown{token, given, r.URL.Path}
-	})
-}
-
 // Challenges to a request without a token. A browser asks its user for a password.
 const (
 	bearerChallenge = `Bearer realm="kernosis"`
 	basicChallenge  = `Basic realm="kernosis: any user, a token as password", charset="UTF-8"`
 )
 
-// guardPage lets requests through whose token may get /metrics. Browsers cannot send bearer
-// tokens, so the token is also accepted as the password of basic authentication.
+// tokenSource returns the token of a request.
+type tokenSource func(*http.Request) (token string, given bool)
+
+// guard lets requests through whose token may get the path.
+func (a *Access) guard(h http.Handler) http.Handler {
+	return a.guardBy(h, "", Bearer, bearerChallenge)
+}
+
+// guardPage lets requests through whose token may get /metrics.
 func (a *Access) guardPage(h http.Handler) http.Handler {
 	if a == nil {
 		return localNames(h)
 	}
-	return a.guardBy(h, []string{bearerChallenge, basicChallenge}, func(r *http.Request) shown {
-		token, given := Bearer(r)
-		if _, password, basic := r.BasicAuth(); basic {
-			token, given = password, password != "" && len(password) <= MaxToken
-		}
-		return shown{token, given, "/metrics"}
-	})
+	return a.guardBy(h, "/metrics", bearerOrPassword, bearerChallenge, basicChallenge)
+}
+
+// bearerOrPassword returns the token of a request that may come from a browser, which can't send
+// bearer tokens: the token may also be the password of basic authentication.
+func bearerOrPassword(r *http.Request) (token string, given bool) {
+	if _, password, basic := r.BasicAuth(); basic {
+		return password, password != "" && len(password) <= MaxToken
+	}
+	return Bearer(r)
 }
 
 // localNames rejects requests to names other than this machine's own. It prevents DNS rebinding:
@@ -196,12 +190,13 @@ func localNames(h http.Handler) http.Handler {
 	})
 }
 
-func (a *Access) guardBy(h http.Handler, challenges []string, of func(*http.Request) shown) http.Handler {
+// guardBy lets requests through whose token may get path; if path is empty, the request's own.
+func (a *Access) guardBy(h http.Handler, path string, of tokenSource, challenges ...string) http.Handler {
 	if a == nil || a.tokens == nil {
 		return h
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		code, why := a.check(r, of(r))
+		code, why := a.check(r, cmp.Or(path, r.URL.Path), of)
 		if code == http.StatusOK {
 			KeepConn(r.Context())
 			h.ServeHTTP(w, r)
@@ -222,11 +217,12 @@ func (a *Access) guardBy(h http.Handler, challenges []string, of func(*http.Requ
 	})
 }
 
-func (a *Access) check(r *http.Request, by shown) (code int, why string) {
-	if !by.given {
+func (a *Access) check(r *http.Request, path string, of tokenSource) (code int, why string) {
+	token, given := of(r)
+	if !given {
 		return http.StatusUnauthorized, "no bearer token"
 	}
-	v, _ := a.tokens.Verdict(r.Context(), by.token, by.path, Address(r))
+	v, _ := a.tokens.Verdict(r.Context(), token, path, Address(r))
 	switch v.Outcome {
 	case OutcomeAllowed:
 		return http.StatusOK, ""

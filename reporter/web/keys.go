@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,12 +35,10 @@ type Keys struct {
 
 // NewKeys reads the PEM files of a certificate, its key and the CAs of clients; ca may be empty.
 func NewKeys(cert, key, ca string, log *slog.Logger) (*Keys, error) {
-	k := &Keys{cert: cert, key: key, ca: ca, log: log, report: rate.Sometimes{First: 1, Interval: time.Minute}}
-	if err := k.load(); err != nil {
-		return nil, err
+	k := &Keys{
+		cert: cert, key: key, ca: ca, log: log, report: rate.Sometimes{First: 1, Interval: time.Minute}, looked: time.Now(),
 	}
-	k.looked = time.Now()
-	return k, nil
+	return k, k.load()
 }
 
 // Server returns the TLS configuration of a listener.
@@ -82,21 +80,18 @@ func (k *Keys) load() error {
 		}
 		read[i] = text
 	}
-	if k.config != nil && bytes.Equal(read[0], k.read[0]) && bytes.Equal(read[1], k.read[1]) && bytes.Equal(read[2], k.read[2]) {
+	if k.config != nil && slices.EqualFunc(read[:], k.read[:], bytes.Equal) {
 		return nil
 	}
 	pair, err := tls.X509KeyPair(read[0], read[1])
 	if err != nil {
 		return fmt.Errorf("%s, %s: %w", k.cert, k.key, err)
 	}
-	if pair.Leaf == nil {
-		return fmt.Errorf("%s: no certificate", k.cert)
-	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}
 	if k.ca != "" {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(read[2]) {
-			return fmt.Errorf("%s: %w", k.ca, errors.New("no certificate in PEM"))
+			return fmt.Errorf("%s: no certificate in PEM", k.ca)
 		}
 		// Clients without a certificate may use a token.
 		config.ClientCAs, config.ClientAuth = pool, tls.VerifyClientCertIfGiven

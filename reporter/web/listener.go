@@ -3,8 +3,10 @@ package web
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/time/rate"
 )
 
@@ -17,6 +19,36 @@ const (
 	// connection for each of its probes.
 	connectRate, connectBurst = 100, 200
 )
+
+// maxAddresses is how many addresses are remembered; the least recently used are evicted first.
+const maxAddresses = 4096
+
+// Limiters holds rate limiters by name, for a bounded number of names.
+type Limiters struct {
+	each  rate.Limit
+	burst int
+
+	mu     sync.Mutex
+	byName *simplelru.LRU[string, *rate.Limiter]
+}
+
+// NewLimiters returns Limiters for up to names names.
+func NewLimiters(names int, each rate.Limit, burst int) (*Limiters, error) {
+	l, err := simplelru.NewLRU[string, *rate.Limiter](names, nil)
+	return &Limiters{each: each, burst: burst, byName: l}, err
+}
+
+// Of returns the rate limiter of a name.
+func (l *Limiters) Of(name string) *rate.Limiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r, ok := l.byName.Get(name); ok {
+		return r
+	}
+	r := rate.NewLimiter(l.each, l.burst)
+	l.byName.Add(name, r)
+	return r
+}
 
 // boundedListener bounds the connections of a listener. If there are too many, it closes the
 // oldest one of the address with the most connections. A connection on which a token was accepted
@@ -31,21 +63,18 @@ type boundedListener struct {
 	known int
 }
 
-// Bound bounds the connections of a listener. It calls closed with the reason for each
-// connection it closes: [ClosedRate] or [ClosedFull]. The server must use [ConnContext] for
-// [KeepConn] to work.
+// Bound bounds the connections of a listener. It calls closed with the reason for each connection it
+// closes: [ClosedRate] or [ClosedFull]. The server must use [ConnContext] for [KeepConn] to work.
 func Bound(l net.Listener, closed func(reason string)) (net.Listener, error) {
 	rates, err := NewLimiters(maxAddresses, rate.Limit(connectRate), connectBurst)
 	return &boundedListener{Listener: l, rates: rates, closed: closed}, err
 }
 
-// boundedConn is an accepted connection.
 type boundedConn struct {
 	net.Conn
 	listener *boundedListener
 	address  string
 	known    bool // guarded by the listener's mu
-	left     bool // likewise
 }
 
 // Accept implements [net.Listener].
@@ -96,44 +125,21 @@ func (l *boundedListener) admit(c *boundedConn) (victim *boundedConn) {
 
 // Close implements [net.Conn].
 func (c *boundedConn) Close() error {
-	c.listener.leave(c)
+	l := c.listener
+	l.mu.Lock()
+	if i := slices.Index(l.open, c); i >= 0 {
+		l.open = slices.Delete(l.open, i, i+1)
+		if c.known {
+			l.known--
+		}
+	}
+	l.mu.Unlock()
 	return c.Conn.Close()
 }
 
-func (l *boundedListener) leave(c *boundedConn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if c.left {
-		return
-	}
-	c.left = true
-	if c.known {
-		l.known--
-	}
-	for i, o := range l.open {
-		if o == c {
-			l.open = append(l.open[:i], l.open[i+1:]...)
-			l.open[:len(l.open)+1][len(l.open)] = nil // for the garbage collector
-			return
-		}
-	}
-}
-
-// keep protects a connection from being closed for others, if fewer than maxKnown are protected.
-func (c *boundedConn) keep() {
-	c.listener.mu.Lock()
-	defer c.listener.mu.Unlock()
-	if !c.known && !c.left && c.listener.known < maxKnown {
-		c.known = true
-		c.listener.known++
-	}
-}
-
-// connKey is the context key of a request's connection.
 type connKey struct{}
 
-// ConnContext is a ConnContext function for [http.Server] that stores the connection for
-// [KeepConn].
+// ConnContext is a ConnContext function for [http.Server] that stores the connection for [KeepConn].
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if wrapped, ok := c.(interface{ NetConn() net.Conn }); ok { // with TLS
 		c = wrapped.NetConn()
@@ -141,9 +147,18 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// KeepConn protects the connection of a request from being closed for others.
+// KeepConn protects the connection of a request from being closed for others, if fewer than maxKnown
+// are protected.
 func KeepConn(ctx context.Context) {
-	if c, ok := ctx.Value(connKey{}).(*boundedConn); ok {
-		c.keep()
+	c, ok := ctx.Value(connKey{}).(*boundedConn)
+	if !ok {
+		return
+	}
+	l := c.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !c.known && l.known < maxKnown && slices.Contains(l.open, c) {
+		c.known = true
+		l.known++
 	}
 }

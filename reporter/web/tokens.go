@@ -34,8 +34,7 @@ const (
 )
 
 const (
-	// refusedFor is how long a refusal is cached: a right granted meanwhile takes effect after
-	// it.
+	// refusedFor is how long a refusal is cached: a right granted meanwhile takes effect after it.
 	refusedFor  = 10 * time.Second
 	maxVerdicts = 1024
 	// reviewWithin is the timeout of both reviews together.
@@ -88,11 +87,8 @@ type Tokens struct {
 // NewTokens returns Tokens with an empty cache.
 func NewTokens(c TokensConfig) (*Tokens, error) {
 	t := &Tokens{
-		cfg: c, secret: make([]byte, sha256.Size), verdicts: cache.NewLRUExpireCache(maxVerdicts), kept: cache.NewLRUExpireCache(maxVerdicts),
+		cfg: c, secret: []byte(rand.Text()), verdicts: cache.NewLRUExpireCache(maxVerdicts), kept: cache.NewLRUExpireCache(maxVerdicts),
 		all: rate.NewLimiter(rate.Limit(c.Rate), 2*c.Rate), report: rate.Sometimes{First: 1, Interval: 10 * time.Second},
-	}
-	if _, err := rand.Read(t.secret); err != nil {
-		return nil, err
 	}
 	var err error
 	each, burst := c.AddressRate()
@@ -111,10 +107,9 @@ func (t *Tokens) Verdict(ctx context.Context, token, path, address string) (v Ve
 	h := hmac.New(sha256.New, t.secret)
 	h.Write([]byte(path + " " + token))
 	key := string(h.Sum(nil))
-	if known, ok := t.verdicts.Get(key); ok {
-		if v, ok := known.(Verdict); ok {
-			return v, 0
-		}
+	known, _ := t.verdicts.Get(key)
+	if v, ok := known.(Verdict); ok {
+		return v, 0
 	}
 	// A token that was allowed is reviewed again without a rate limit, as its rights may have
 	// been revoked: there are few such tokens, each was valid once, and the answer is cached.
@@ -160,11 +155,10 @@ func (t *Tokens) Verdict(ctx context.Context, token, path, address string) (v Ve
 // unasked returns the verdict while the API server is unreachable: an earlier positive one,
 // which is then cached for a while, or unavailable.
 func (t *Tokens) unasked(key string) (Verdict, time.Duration) {
-	if known, ok := t.kept.Get(key); ok {
-		if v, ok := known.(Verdict); ok {
-			t.verdicts.Add(key, v, refusedFor)
-			return v, 0
-		}
+	known, _ := t.kept.Get(key)
+	if v, ok := known.(Verdict); ok {
+		t.verdicts.Add(key, v, refusedFor)
+		return v, 0
 	}
 	return Verdict{Outcome: OutcomeUnavailable}, RetrySoon
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/graph/draw"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/worker"
-	"github.com/kernosis/kernosis/reporter/page"
+	"github.com/kernosis/kernosis/reporter/web"
 )
 
 // pageDiagnoses provides the Diagnoses of the node to the web page: the worker's, and runs by hand.
@@ -31,7 +31,7 @@ type pageDiagnoses struct {
 type readRun struct {
 	size    int64
 	changed time.Time
-	run     page.Diagnosis
+	run     web.Diagnosis
 }
 
 // candidate is a Diagnosis that list may return.
@@ -43,7 +43,7 @@ type candidate struct {
 }
 
 // list returns the newest Diagnoses, at most the given number, and how many exist.
-func (d *pageDiagnoses) list(most int) (out []page.Diagnosis, all int, err error) {
+func (d *pageDiagnoses) list(most int) (out []web.Diagnosis, all int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	agent, byHand := diagnosis.Dir(d.stateDir), diagnosis.DirByHand(d.stateDir)
@@ -72,9 +72,9 @@ func (d *pageDiagnoses) list(most int) (out []page.Diagnosis, all int, err error
 
 // diagnosis returns a Diagnosis. It reads its checkpoint only if that has changed since the last
 // time.
-func (d *pageDiagnoses) diagnosis(c *candidate, kept map[string]readRun) page.Diagnosis {
+func (d *pageDiagnoses) diagnosis(c *candidate, kept map[string]readRun) web.Diagnosis {
 	path := runner.SavedPath(worker.Checkpoints(c.dir), c.id)
-	out := page.Diagnosis{ID: c.id, Name: c.id}
+	out := web.Diagnosis{ID: c.id, Name: c.id}
 	if info, err := os.Stat(path); err == nil {
 		known, ok := d.read[path]
 		if !ok || known.size != info.Size() || !known.changed.Equal(info.ModTime()) {
@@ -95,24 +95,24 @@ func (d *pageDiagnoses) diagnosis(c *candidate, kept map[string]readRun) page.Di
 	return out
 }
 
-func readRunOf(c *candidate) page.Diagnosis {
+func readRunOf(c *candidate) web.Diagnosis {
 	v, err := diagnosis.Read(c.dir, c.id)
 	if err != nil {
-		return page.Diagnosis{ID: c.id, Name: c.id, Phase: "Unreadable", Message: err.Error(), Started: c.at}
+		return web.Diagnosis{ID: c.id, Name: c.id, Phase: "Unreadable", Message: err.Error(), Started: c.at}
 	}
 	return onPage(v)
 }
 
 // onPage converts a run for the web page.
-func onPage(v *diagnosis.View) page.Diagnosis {
+func onPage(v *diagnosis.View) web.Diagnosis {
 	rep := v.Report
-	d := page.Diagnosis{
+	d := web.Diagnosis{
 		ID: rep.ID, Name: rep.ID, Subject: v.Parameters["subject"], Phase: string(rep.Phase), Started: rep.Started, Ended: rep.Ended,
 		Graph: v.Graph != nil && v.Graph.Len() > 1,
 	}
 	switch {
 	case rep.Verdict != nil:
-		d.Cause = &page.Cause{Reason: rep.Verdict.Reason, Message: rep.Verdict.Message}
+		d.Cause = &web.Cause{Reason: rep.Verdict.Reason, Message: rep.Verdict.Message}
 	case rep.Phase == v1alpha1.PhaseSucceeded:
 		d.Message = "No verdict: no operation on the path checks for a cause."
 	case rep.Phase == v1alpha1.PhaseFailed:
@@ -131,11 +131,11 @@ func onPage(v *diagnosis.View) page.Diagnosis {
 		d.Path = diagnosis.PathText(v.Graph, rep.Path)
 	}
 	for _, e := range rep.Excluded() {
-		d.Excluded = append(d.Excluded, page.Cause{Reason: e.Reason, Message: e.Message})
+		d.Excluded = append(d.Excluded, web.Cause{Reason: e.Reason, Message: e.Message})
 	}
 	for i := range rep.Records {
 		rec := &rep.Records[i]
-		d.Steps = append(d.Steps, page.Step{
+		d.Steps = append(d.Steps, web.Step{
 			ID: rec.ID, Operation: rec.Operation, Effect: string(v.Effects[rec.ID]), Result: diagnosis.StateWord(rec), Text: diagnosis.Finding(rec), Took: rec.Duration,
 			OnPath: slices.Contains(rep.Path, rec.ID),
 		})

@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/worker"
-	"github.com/kernosis/kernosis/reporter/page"
+	"github.com/kernosis/kernosis/reporter/web"
 )
 
 // The page shows a run in the state folder with its steps, withheld repairs, and graph.
@@ -60,10 +60,10 @@ func TestRunsOnThePage(t *testing.T) {
 	for i := range got.Steps {
 		got.Steps[i].Took = 0
 	}
-	want := page.Diagnosis{
+	want := web.Diagnosis{
 		ID: "d1", Name: "d1", Subject: "pg", Phase: "Succeeded", Message: "No verdict: no operation on the path checks for a cause.",
-		Excluded: []page.Cause{{Reason: none, Message: why}}, Path: "1 ask → 3 mend", Graph: true,
-		Steps: []page.Step{
+		Excluded: []web.Cause{{Reason: none, Message: why}}, Path: "1 ask → 3 mend", Graph: true,
+		Steps: []web.Step{
 			{ID: 1, Operation: "ask", Effect: "Collect", Result: "done", Text: `found="two words"`, OnPath: true},
 			{ID: 2, Operation: "check-lock-holder", Effect: "Check", Result: "no", Text: none + ": " + why},
 			{ID: 3, Operation: "mend", Effect: "Remediate", Result: "would run", Text: "ObserveOnly: run it with --allow-repairs", OnPath: true},

@@ -22,7 +22,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/metrics"
-	"github.com/kernosis/kernosis/reporter/page"
+	"github.com/kernosis/kernosis/reporter/web"
 )
 
 // pipeline passes each event through engine, journal and output. It serialises the events of all
@@ -38,7 +38,7 @@ type pipeline struct {
 	patterns func(*logpattern.Set) // sets the patterns that the logs look for
 	lasting  func(collector.Emit)  // makes the sources report their lasting states once more
 	cluster  *clusterReporter      // nil without a cluster
-	page     *page.Page            // nil if no page is served
+	page     *web.Page             // nil if no page is served
 	causes   *worker.Worker        // nil if diagnosing is off
 	pods     nodePods              // nil if the node's pods are unknown
 

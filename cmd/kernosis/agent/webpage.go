@@ -11,12 +11,12 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/status"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/reporter/page"
+	"github.com/kernosis/kernosis/reporter/web"
 )
 
 // openPage creates the web page of the node. Its streams end with ctx.
 func (p *parts) openPage(ctx context.Context) {
-	cfg := page.Config{
+	cfg := web.NodePageConfig{
 		Node: p.cfg.shownNode(), Version: p.version, Kernel: status.Kernel(), Started: time.Now(),
 		Journal: filepath.Join(p.cfg.StateDir, JournalDir), Ended: ctx.Done(),
 		Problems: p.agent.problemsNow, Conditions: p.agent.conditions, Sources: p.agent.sourcesNow,
@@ -26,7 +26,7 @@ func (p *parts) openPage(ctx context.Context) {
 		d := &pageDiagnoses{stateDir: p.cfg.StateDir, worker: p.agent.causes}
 		cfg.Diagnoses, cfg.Drawing, cfg.Forget = d.list, d.drawing, d.forget
 	}
-	of := page.New(cfg)
+	of := web.NewNodePage(cfg)
 	p.agent.mu.Lock()
 	defer p.agent.mu.Unlock()
 	p.agent.page = of
@@ -51,26 +51,26 @@ func (a *pipeline) problemsNow() []problem.Problem {
 }
 
 // sourcesNow returns the sources, and why they miss events.
-func (a *pipeline) sourcesNow() []page.Source {
+func (a *pipeline) sourcesNow() []web.Source {
 	a.mu.Lock()
 	known := a.engine.Sources()
 	a.mu.Unlock()
-	out := make([]page.Source, 0, len(known))
+	out := make([]web.Source, 0, len(known))
 	for _, s := range known {
 		why := s.Reason
 		if s.Up && s.Lost != "" {
 			why = "records were lost (" + s.Lost + ")"
 		}
-		out = append(out, page.Source{Name: s.Stem, Up: s.Up, Why: why})
+		out = append(out, web.Source{Name: s.Stem, Up: s.Up, Why: why})
 	}
 	return out
 }
 
 // losses returns what was lost since the agent started.
-func (a *pipeline) losses() []page.Loss {
-	var out []page.Loss
+func (a *pipeline) losses() []web.Loss {
+	var out []web.Loss
 	for _, l := range a.metrics.Losses() {
-		out = append(out, page.Loss{What: "records of " + l.Stem, Why: l.Reason, Count: l.Count})
+		out = append(out, web.Loss{What: "records of " + l.Stem, Why: l.Reason, Count: l.Count})
 	}
 	j := a.journal.Stats()
 	a.mu.Lock()
@@ -78,7 +78,7 @@ func (a *pipeline) losses() []page.Loss {
 	a.mu.Unlock()
 	add := func(what, why string, count uint64) {
 		if count > 0 {
-			out = append(out, page.Loss{What: what, Why: why, Count: count})
+			out = append(out, web.Loss{What: what, Why: why, Count: count})
 		}
 	}
 	add("journal entries", "not written", j.Failed)
@@ -90,19 +90,19 @@ func (a *pipeline) losses() []page.Loss {
 	for rule, n := range engine.EvalErrors {
 		add("evaluations of rule "+rule, "failed", n)
 	}
-	slices.SortStableFunc(out, func(a, b page.Loss) int { return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Why, b.Why)) })
+	slices.SortStableFunc(out, func(a, b web.Loss) int { return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Why, b.Why)) })
 	return out
 }
 
 // cost returns the memory and CPU time of this process, or zero if /proc can't be read.
-func cost() page.Cost {
+func cost() web.Cost {
 	self, err := procfs.Self()
 	if err != nil {
-		return page.Cost{}
+		return web.Cost{}
 	}
 	stat, err := self.Stat()
 	if err != nil {
-		return page.Cost{}
+		return web.Cost{}
 	}
-	return page.Cost{RSS: uint64(stat.ResidentMemory()), CPU: time.Duration(stat.CPUTime() * float64(time.Second))}
+	return web.Cost{RSS: uint64(stat.ResidentMemory()), CPU: time.Duration(stat.CPUTime() * float64(time.Second))}
 }

@@ -1,4 +1,4 @@
-package page
+package web
 
 import (
 	"bufio"
@@ -163,11 +163,11 @@ func (b *browser) show(url string, width int) {
 }
 
 // serveAt serves the page of a node at an address until stop is called.
-func serveAt(t *testing.T, address string, cfg Config) (p *Page, at string, stop func()) {
+func serveAt(t *testing.T, address string, cfg NodePageConfig) (p *Page, at string, stop func()) {
 	t.Helper()
 	return servePage(t, address, func(ended <-chan struct{}) *Page {
 		cfg.Ended = ended
-		return New(cfg)
+		return NewNodePage(cfg)
 	})
 }
 
@@ -268,7 +268,7 @@ func TestLive(t *testing.T) {
 	}
 	// A hidden tab has no stream.
 	b.eval(`Object.defineProperty(document, "hidden", {value: true}); document.dispatchEvent(new Event("visibilitychange"))`)
-	await.Until(t, "the stream ends", 10*time.Second, func() bool { next.Changed(); return next.hub.count.Load() == 0 })
+	await.Until(t, "the stream ends", 10*time.Second, func() bool { next.Changed(); return streams(next) == 0 })
 }
 
 // tooWide returns the elements that make the page scroll horizontally.

@@ -1,16 +1,14 @@
-package page
+package web
 
 import (
 	"fmt"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 const (
-	// maxStreams is how many clients may receive events. A browser opens one stream per visible
-	// tab.
+	// maxStreams is how many clients may receive events. A browser opens one stream per visible tab.
 	maxStreams = 16
 	// sendEvery is the shortest time between two messages to a client.
 	sendEvery = 300 * time.Millisecond
@@ -25,26 +23,19 @@ const (
 	retryMs   = 1000
 )
 
-// hub wakes streams. The zero value is ready.
 type hub struct {
-	count   atomic.Int32
 	mu      sync.Mutex // never held while anything is written
 	streams map[chan struct{}]bool
 }
 
-// join adds a stream, unless there are too many.
 func (h *hub) join() (woken chan struct{}, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.streams) >= maxStreams {
 		return nil, false
 	}
-	if h.streams == nil {
-		h.streams = map[chan struct{}]bool{}
-	}
 	woken = make(chan struct{}, 1)
 	h.streams[woken] = true
-	h.count.Add(1)
 	return woken, true
 }
 
@@ -52,14 +43,9 @@ func (h *hub) leave(woken chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.streams, woken)
-	h.count.Add(-1)
 }
 
-// wake wakes all streams.
 func (h *hub) wake() {
-	if h.count.Load() == 0 {
-		return
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for woken := range h.streams {
@@ -83,13 +69,20 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer p.hub.leave(woken)
-	s := stream{w: w, to: http.NewResponseController(w)}
+	to := http.NewResponseController(w)
 	// The server's own deadline is meant for single requests. A disconnected client is detected
 	// when a write fails.
-	_ = s.to.SetReadDeadline(time.Time{})
+	_ = to.SetReadDeadline(time.Time{})
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
-	if s.send(fmt.Sprintf("retry: %d\n", retryMs), p.version.Load()) != nil {
+	send := func(before string) error {
+		_ = to.SetWriteDeadline(time.Now().Add(sendWithin)) // fails on a test's recorder, which has no deadlines
+		if _, err := fmt.Fprintf(w, "%sevent: changed\ndata: %d\n\n", before, p.version.Load()); err != nil {
+			return err
+		}
+		return to.Flush()
+	}
+	if send(fmt.Sprintf("retry: %d\n", retryMs)) != nil {
 		return
 	}
 	beat := time.NewTicker(p.beat)
@@ -112,24 +105,10 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 		case <-beat.C:
 		case <-waits:
 		}
-		if s.send("", p.version.Load()) != nil {
+		if send("") != nil {
 			return
 		}
 		waits = nil // until the pause has ended
 		pause.Reset(sendEvery)
 	}
-}
-
-// stream is the event stream to one client.
-type stream struct {
-	w  http.ResponseWriter
-	to *http.ResponseController
-}
-
-func (s *stream) send(before string, version uint64) error {
-	_ = s.to.SetWriteDeadline(time.Now().Add(sendWithin)) // fails on a test's recorder, which has no deadlines
-	if _, err := fmt.Fprintf(s.w, "%sevent: changed\ndata: %d\n\n", before, version); err != nil {
-		return err
-	}
-	return s.to.Flush()
 }

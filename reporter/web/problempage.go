@@ -1,4 +1,4 @@
-package page
+package web
 
 import (
 	"bytes"
@@ -29,7 +29,6 @@ type block struct {
 	Rows  [][][]span
 }
 
-// span is a piece of a line.
 type span struct {
 	Kind   string // empty, code, link
 	Strong bool
@@ -37,8 +36,7 @@ type span struct {
 	Page   string // the page that a link points to
 }
 
-// blocks parses the Markdown used by problem pages: titles, paragraphs, lists, tables and
-// fences.
+// blocks parses the Markdown used by problem pages: titles, paragraphs, lists, tables and fences.
 func blocks(text string) []block {
 	var out []block
 	fenced := false

@@ -1,4 +1,4 @@
-package page
+package web
 
 import (
 	"errors"
@@ -9,19 +9,82 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/bounded"
+	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// nodeContent is the content of a node's page.
+// NodePageConfig configures the page of a node. Its functions must return copies and must not wait for
+// a client. They are called only while the page is open somewhere.
+type NodePageConfig struct {
+	Node, Version, Kernel string
+	Started               time.Time
+	// Journal is the journal's folder.
+	Journal string
+	// Ended is closed when the agent stops, which ends all streams.
+	Ended <-chan struct{}
+
+	Problems   func() []problem.Problem
+	Conditions func() []problem.Condition
+	Sources    func() []Source
+	// Degraded returns what the agent lacks, one item per line.
+	Degraded func() []string
+	Losses   func() []Loss
+	Cost     func() Cost
+	// Check returns why the agent does not work, or nil if it does.
+	Check func() error
+
+	// Diagnoses returns the newest Diagnoses first, limited to most, and how many there are in
+	// all. The function is nil if Diagnoses are switched off.
+	Diagnoses func(most int) (list []Diagnosis, all int, err error)
+	// Drawing returns the graph of a run as SVG, or [fs.ErrNotExist].
+	Drawing func(id string) ([]byte, error)
+	// Forget is called when the page was not requested for a minute. It may be nil.
+	Forget func()
+}
+
+// Source is a source of events that is not fully working.
+type Source struct {
+	Name string
+	Up   bool
+	Why  string
+}
+
+// Loss is what was lost since the agent started.
+type Loss struct {
+	What, Why string
+	Count     uint64
+}
+
+// Cost is the agent's own resource usage.
+type Cost struct {
+	RSS uint64        // bytes; 0 if unknown
+	CPU time.Duration // since the agent started
+}
+
+// NewNodePage returns the page of a node. It does not read anything yet.
+func NewNodePage(cfg NodePageConfig) *Page { return (&nodeContent{cfg: cfg}).page() }
+
 type nodeContent struct {
-	cfg  Config
+	cfg  NodePageConfig
 	rows timeline
 
 	reads, draws bounded.Calls
 	drawing      sync.Mutex
 }
 
-func (n *nodeContent) routes() map[string]http.HandlerFunc {
-	return map[string]http.HandlerFunc{"/diagnoses/{name}": n.diagnosis}
+func (n *nodeContent) page() *Page {
+	p := &Page{
+		frame: frame{
+			Title: safe(n.cfg.Node),
+			Sections: []section{
+				{"problems", "Problems"}, {"conditions", "Conditions"}, {"sources", "Sources"}, {"diagnoses", "Diagnoses"}, {"timeline", "Timeline"},
+			},
+			Command:  "kernosis why node",
+			template: "node.html",
+		},
+		view: n.view, forget: n.forget, ended: n.cfg.Ended, beat: beatEvery,
+		routes: map[string]http.HandlerFunc{"/diagnoses/{name}": n.diagnosis},
+	}
+	return p.init()
 }
 
 func (n *nodeContent) forget() {
@@ -31,7 +94,6 @@ func (n *nodeContent) forget() {
 	}
 }
 
-// view collects the data to show.
 func (n *nodeContent) view() any {
 	v := &view{
 		Node: safe(n.cfg.Node), Version: safe(n.cfg.Version), Kernel: safe(n.cfg.Kernel), Started: moment{n.cfg.Started},
@@ -80,7 +142,6 @@ func why(err error) string {
 // drawWithin is how long drawing a graph may take: the run is on the state disk, which may hang.
 const drawWithin = 2 * time.Second
 
-// diagnosis serves the graph of a run.
 func (n *nodeContent) diagnosis(w http.ResponseWriter, r *http.Request) {
 	id, ok := strings.CutSuffix(r.PathValue("name"), ".svg")
 	if !ok || n.cfg.Drawing == nil {

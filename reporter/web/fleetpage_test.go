@@ -1,4 +1,4 @@
-package page
+package web
 
 import (
 	"errors"
@@ -13,8 +13,8 @@ import (
 )
 
 // everyNode returns a cluster in which all texts are hostile.
-func everyNode() FleetConfig {
-	return FleetConfig{Version: hostile, Nodes: func() (Fleet, error) {
+func everyNode() FleetPageConfig {
+	return FleetPageConfig{Version: hostile, Nodes: func() (Fleet, error) {
 		return Fleet{Note: hostile, Nodes: []FleetNode{{
 			Name: hostile, Agent: AgentDegraded, Version: hostile, Lacks: []string{hostile}, Running: 1, Waiting: 1,
 			Conditions: []problem.Condition{
@@ -25,8 +25,8 @@ func everyNode() FleetConfig {
 	}}
 }
 
-// cluster returns n nodes: the first has a condition that is True, the second a silent agent.
-func cluster(n int) []FleetNode {
+// fleetOf returns n nodes: the first has a condition that is True, the second a silent agent.
+func fleetOf(n int) []FleetNode {
 	nodes := make([]FleetNode, n)
 	for i := range nodes {
 		nodes[i] = FleetNode{
@@ -44,8 +44,8 @@ func cluster(n int) []FleetNode {
 
 // Of 5,000 nodes, those with problems come first, and those not shown are counted.
 func TestManyNodes(t *testing.T) {
-	nodes := cluster(5000)
-	shown := text(t, NewFleet(FleetConfig{Nodes: func() (Fleet, error) { return Fleet{Nodes: nodes}, nil }}), "/state")
+	nodes := fleetOf(5000)
+	shown := text(t, NewFleetPage(FleetPageConfig{Nodes: func() (Fleet, error) { return Fleet{Nodes: nodes}, nil }}), "/state")
 	if rows := strings.Count(shown, "<tr data-key="); rows != maxNodes {
 		t.Errorf("%d rows, want %d", rows, maxNodes)
 	}
@@ -67,7 +67,7 @@ func TestManyNodes(t *testing.T) {
 
 // If the nodes can't be read, the page shows the error, not that all is well.
 func TestFleetUnread(t *testing.T) {
-	shown := text(t, NewFleet(FleetConfig{Nodes: func() (Fleet, error) { return Fleet{}, errors.New("list nodes: timeout") }}), "/state")
+	shown := text(t, NewFleetPage(FleetPageConfig{Nodes: func() (Fleet, error) { return Fleet{}, errors.New("list nodes: timeout") }}), "/state")
 	if !strings.Contains(shown, "list nodes: timeout") || !strings.Contains(shown, "The state of the nodes is unknown.") || strings.Contains(shown, "are False") {
 		t.Error(shown)
 	}
@@ -77,9 +77,9 @@ func TestFleetUnread(t *testing.T) {
 func TestFleetLive(t *testing.T) {
 	b := openBrowser(t)
 	var now atomic.Pointer[Fleet]
-	now.Store(&Fleet{Nodes: cluster(30)})
+	now.Store(&Fleet{Nodes: fleetOf(30)})
 	_, at, _ := servePage(t, "127.0.0.1:0", func(ended <-chan struct{}) *Page {
-		return NewFleet(FleetConfig{Ended: ended, Nodes: func() (Fleet, error) { return *now.Load(), nil }})
+		return NewFleetPage(FleetPageConfig{Ended: ended, Nodes: func() (Fleet, error) { return *now.Load(), nil }})
 	})
 	for _, width := range []int{360, 768, 1200} {
 		b.show("http://"+at+"/", width)
@@ -92,7 +92,7 @@ func TestFleetLive(t *testing.T) {
 	b.eval(`severity.value = "2"; severity.dispatchEvent(new Event("change"))`)
 	b.until(visible, "2")
 	b.until("shown.textContent", "2 of 30 nodes")
-	next := cluster(30)
+	next := fleetOf(30)
 	next[7].Conditions[0].Status = problem.True
 	now.Store(&Fleet{Nodes: next})
 	b.until(visible, "3")

@@ -1,83 +1,45 @@
-package page
+package web
 
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"embed"
+	"fmt"
 	"html/template"
 	"maps"
 	"net/http"
-	"path"
 	"sync"
 	"sync/atomic"
 	"time"
+)
 
-	"github.com/kernosis/kernosis/detector/problem"
+const (
+	// renderEvery is the shortest time between two renderings, however many clients there are.
+	renderEvery = 200 * time.Millisecond
+	// freshFor is how long a rendering is reused if nothing changes.
+	freshFor = time.Second
+	// idleAfter is the time without requests after which what is kept for clients is released.
+	idleAfter = time.Minute
 )
 
 //go:embed assets
 var assets embed.FS
 
-// Config configures the page of a node. Its functions must return copies and must not wait for a
-// client. They are called only while the page is open somewhere.
-type Config struct {
-	Node, Version, Kernel string
-	Started               time.Time
-	// Journal is the journal's folder.
-	Journal string
-	// Ended is closed when the agent stops, which ends all streams.
-	Ended <-chan struct{}
-
-	Problems   func() []problem.Problem
-	Conditions func() []problem.Condition
-	Sources    func() []Source
-	// Degraded returns what the agent lacks, one item per line.
-	Degraded func() []string
-	Losses   func() []Loss
-	Cost     func() Cost
-	// Check returns why the agent does not work, or nil if it does.
-	Check func() error
-
-	// Diagnoses returns the newest Diagnoses first, limited to most, and how many there are in
-	// all. The function is nil if Diagnoses are switched off.
-	Diagnoses func(most int) (list []Diagnosis, all int, err error)
-	// Drawing returns the graph of a run as SVG, or [fs.ErrNotExist].
-	Drawing func(id string) ([]byte, error)
-	// Forget is called when the page was not requested for a minute. It may be nil.
-	Forget func()
-}
-
-// Source is a source of events that is not fully working.
-type Source struct {
-	Name string
-	Up   bool
-	Why  string
-}
-
-// Loss is what was lost since the agent started.
-type Loss struct {
-	What, Why string
-	Count     uint64
-}
-
-// Cost is the agent's own resource usage.
-type Cost struct {
-	RSS uint64        // bytes; 0 if unknown
-	CPU time.Duration // since the agent started
-}
-
 // Page is a page that updates itself. It is rendered by one request at a time, for all clients.
 type Page struct {
-	frame   frame
-	content content
-	ended   <-chan struct{}
-	beat    time.Duration // clients fetch the state at least this often
+	frame  frame
+	view   func() any                  // returns the data for the state's template
+	forget func()                      // releases what is kept for clients only; nil: nothing is
+	routes map[string]http.HandlerFunc // further handlers by path, relative to the page
+	ended  <-chan struct{}             // ends all streams when closed
+	beat   time.Duration               // clients fetch the state at least this often
 
 	version atomic.Uint64 // of the state to show
 	hub     hub
 	parse   func() *template.Template
 
-	turn  chan struct{} // held while rendering; it guards the next three fields and the content's view
+	turn  chan struct{} // held while rendering and while forgetting; it guards the next three fields
 	last  *rendered
 	began time.Time // when the latest rendering started
 	idle  *time.Timer
@@ -93,36 +55,13 @@ type frame struct {
 
 type section struct{ ID, Name string }
 
-// content is the content of a page.
-type content interface {
-	// view returns the data for the state's template.
-	view() any
-	// forget releases what is kept for clients only.
-	forget()
-	// routes returns the handlers by path, relative to the page.
-	routes() map[string]http.HandlerFunc
-}
-
-// New returns the page of a node. It does not read anything yet.
-func New(cfg Config) *Page {
-	return newPage(&nodeContent{cfg: cfg}, cfg.Ended, beatEvery, frame{
-		Title: safe(cfg.Node),
-		Sections: []section{
-			{"problems", "Problems"}, {"conditions", "Conditions"}, {"sources", "Sources"}, {"diagnoses", "Diagnoses"}, {"timeline", "Timeline"},
-		},
-		Command:  "kernosis why node",
-		template: "node.html",
+func (p *Page) init() *Page {
+	p.turn, p.hub.streams = make(chan struct{}, 1), map[chan struct{}]bool{}
+	// Parsed on first use: an agent whose page is never opened does not need them.
+	p.parse = sync.OnceValue(func() *template.Template {
+		return template.Must(template.New("").ParseFS(assets, "assets/*.html"))
 	})
-}
-
-func newPage(c content, ended <-chan struct{}, beat time.Duration, f frame) *Page {
-	return &Page{
-		frame: f, content: c, ended: ended, beat: beat, turn: make(chan struct{}, 1),
-		// Parsed on first use: an agent whose page is never opened does not need them.
-		parse: sync.OnceValue(func() *template.Template {
-			return template.Must(template.New("").ParseFS(assets, "assets/*.html"))
-		}),
-	}
+	return p
 }
 
 // Changed signals that there is something new to show. It does not block and may be called with
@@ -146,7 +85,7 @@ func (p *Page) Routes() map[string]http.Handler {
 		"/icon.svg":        asset("icon.svg", "image/svg+xml"),
 		"/problems/{name}": p.problem,
 	}
-	maps.Copy(routes, p.content.routes())
+	maps.Copy(routes, p.routes)
 	out := make(map[string]http.Handler, len(routes))
 	for pattern, h := range routes {
 		out[pattern] = readOnly(h)
@@ -178,18 +117,12 @@ func readOnly(h http.Handler) http.Handler {
 }
 
 func asset(name, kind string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		text, err := assets.ReadFile(path.Join("assets", name))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
+	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", kind)
-		_, _ = w.Write(text) // fails only if the client is gone
+		http.ServeFileFS(w, r, assets, "assets/"+name)
 	}
 }
 
-// whole serves the page including its state.
 func (p *Page) whole(w http.ResponseWriter, r *http.Request) {
 	now, err := p.current(r.Context())
 	if err != nil {
@@ -203,7 +136,6 @@ func (p *Page) whole(w http.ResponseWriter, r *http.Request) {
 	write(w, r, b.Bytes(), err)
 }
 
-// state serves the changing part of the page.
 func (p *Page) state(w http.ResponseWriter, r *http.Request) {
 	now, err := p.current(r.Context())
 	if err != nil {
@@ -234,12 +166,61 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// await waits for the turn to render.
-func (p *Page) await(ctx context.Context) error {
+type rendered struct {
+	html    []byte
+	tag     string // ETag
+	at      time.Time
+	version uint64
+}
+
+// current returns the current state. Concurrent requests share one rendering.
+func (p *Page) current(ctx context.Context) (*rendered, error) {
 	select {
 	case p.turn <- struct{}{}:
-		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-p.turn }()
+	if r := p.last; r != nil && r.version == p.version.Load() && time.Since(r.at) < freshFor {
+		return r, nil
+	}
+	if wait := renderEvery - time.Since(p.began); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	p.began = time.Now()
+	if p.idle == nil {
+		p.idle = time.AfterFunc(idleAfter, p.release)
+	} else {
+		p.idle.Reset(idleAfter)
+	}
+	// A change from here on causes another rendering.
+	next := &rendered{version: p.version.Load(), at: p.began}
+	var b bytes.Buffer
+	if err := p.parse().ExecuteTemplate(&b, p.frame.template, p.view()); err != nil {
+		return nil, err
+	}
+	next.html = b.Bytes()
+	next.tag = fmt.Sprintf(`"%x"`, sha256.Sum256(next.html))
+	p.last = next
+	return next, nil
+}
+
+// release drops what is kept for clients only, after a time without requests.
+func (p *Page) release() {
+	select {
+	case p.turn <- struct{}{}:
+	default:
+		return // a request is being served
+	}
+	defer func() { <-p.turn }()
+	p.last = nil
+	if p.forget != nil {
+		p.forget()
 	}
 }

@@ -1,4 +1,4 @@
-package page
+package web
 
 import (
 	"fmt"
@@ -26,7 +26,6 @@ type timeline struct {
 	rows []rowView
 }
 
-// rowView is one change.
 type rowView struct {
 	Key      string
 	At       moment

@@ -1,9 +1,8 @@
-package page
+package web
 
 import (
 	"cmp"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -18,8 +17,7 @@ const (
 	maxNodes = 1000
 	// maxNodeConditions bounds the conditions shown per node.
 	maxNodeConditions = 10
-	// fleetBeat is how often clients fetch the state, because the controller does not signal
-	// changes.
+	// fleetBeat is how often clients fetch the state, because the controller does not signal changes.
 	fleetBeat = 2 * time.Second
 )
 
@@ -35,8 +33,8 @@ const (
 	AgentReporting AgentState = "reporting"
 )
 
-// FleetConfig configures the page of a cluster.
-type FleetConfig struct {
+// FleetPageConfig configures the page of a cluster.
+type FleetPageConfig struct {
 	Version string
 	// Ended is closed when the controller stops, which ends all streams.
 	Ended <-chan struct{}
@@ -63,24 +61,21 @@ type FleetNode struct {
 	Conditions []problem.Condition
 	Running    int // Diagnoses that have not completed
 	Waiting    int // Diagnoses with a repair that is waiting for approval
-	// Cause is the reason of the latest verdict, or empty. Diagnosis is the name of its
-	// Diagnosis.
+	// Cause is the reason of the latest verdict, or empty. Diagnosis is the name of its Diagnosis.
 	Cause, Diagnosis string
 	CauseAt          time.Time
 }
 
-// NewFleet returns the page of a cluster's nodes. It does not read anything yet.
-func NewFleet(cfg FleetConfig) *Page {
-	return newPage(&fleetContent{cfg}, cfg.Ended, fleetBeat, frame{
-		Title: "Nodes", Sections: []section{{"nodes", "Nodes"}}, Command: "kubectl kernosis why node NODE", template: "fleet.html",
-	})
+// NewFleetPage returns the page of a cluster's nodes. It does not read anything yet.
+func NewFleetPage(cfg FleetPageConfig) *Page {
+	p := &Page{
+		frame: frame{
+			Title: "Nodes", Sections: []section{{"nodes", "Nodes"}}, Command: "kubectl kernosis why node NODE", template: "fleet.html",
+		},
+		view: cfg.view, ended: cfg.Ended, beat: fleetBeat,
+	}
+	return p.init()
 }
-
-// fleetContent is the content of a cluster's page.
-type fleetContent struct{ cfg FleetConfig }
-
-func (f *fleetContent) routes() map[string]http.HandlerFunc { return nil }
-func (f *fleetContent) forget()                             {}
 
 // fleetView is the data of the template. All texts are safe.
 type fleetView struct {
@@ -107,9 +102,9 @@ type fleetRow struct {
 
 type fleetCondition struct{ Type, Status, Word, Reason, Page string }
 
-func (f *fleetContent) view() any {
-	v := &fleetView{Version: safe(f.cfg.Version)}
-	all, err := f.cfg.Nodes()
+func (cfg *FleetPageConfig) view() any {
+	v := &fleetView{Version: safe(cfg.Version)}
+	all, err := cfg.Nodes()
 	if err != nil {
 		v.Error, v.Worst, v.Summary = safe(err.Error()), "warning", "The state of the nodes is unknown."
 		return v

@@ -1,4 +1,4 @@
-package page
+package web
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -24,23 +23,14 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
-
-func TestMain(m *testing.M) {
-	os.Exit(leakcheck.Run(func() int {
-		code := m.Run()
-		http.DefaultClient.CloseIdleConnections()
-		return code
-	}))
-}
 
 // node is the node that a page shows.
 type node struct {
 	mu       sync.Mutex
 	problems []problem.Problem
 	renders  int // how often the problems were requested
-	cfg      Config
+	cfg      NodePageConfig
 }
 
 func (n *node) fire(p ...problem.Problem) {
@@ -58,7 +48,7 @@ func (n *node) rendered() int {
 // newNode returns a node without problems.
 func newNode(t *testing.T) *node {
 	n := &node{}
-	n.cfg = Config{
+	n.cfg = NodePageConfig{
 		Node: "n7", Version: "v1", Kernel: "6.12.1", Started: time.Now(), Journal: t.TempDir(),
 		Problems: func() []problem.Problem {
 			n.mu.Lock()
@@ -162,8 +152,8 @@ func add(t *testing.T, n *node, entries ...journal.Entry) {
 
 // No text can add an element or an attribute, and nothing in it is invisible.
 func TestHostileTexts(t *testing.T) {
-	harmless(t, New(everything(t).cfg), 40)
-	harmless(t, NewFleet(everyNode()), 9)
+	harmless(t, NewNodePage(everything(t).cfg), 40)
+	harmless(t, NewFleetPage(everyNode()), 9)
 }
 
 // harmless checks a page that contains at least the given number of hostile texts.
@@ -222,7 +212,7 @@ func TestHeaders(t *testing.T) {
 		}
 		return []byte("<svg/>"), nil
 	}
-	p := New(n.cfg)
+	p := NewNodePage(n.cfg)
 	for path, kind := range map[string]string{
 		"/": "text/html; charset=utf-8", "/state": "text/html; charset=utf-8", "/page.css": "text/css; charset=utf-8",
 		"/page.js": "text/javascript; charset=utf-8", "/icon.svg": "image/svg+xml",
@@ -271,7 +261,7 @@ func TestManyProblems(t *testing.T) {
 	over := firing(10_003, problem.Critical)
 	over.State = problem.Resolved
 	n.fire(quiet, over)
-	shown := text(t, New(n.cfg), "/state")
+	shown := text(t, NewNodePage(n.cfg), "/state")
 	if rows := strings.Count(shown, "<tr data-key="); rows != maxProblems {
 		t.Errorf("%d rows, want %d", rows, maxProblems)
 	}
@@ -296,7 +286,7 @@ func TestManyProblems(t *testing.T) {
 func TestTimeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
-		p := New(n.cfg)
+		p := NewNodePage(n.cfg)
 		keys := func() []string {
 			t.Helper()
 			time.Sleep(2 * freshFor)
@@ -351,7 +341,8 @@ func TestRenderings(t *testing.T) {
 		n := newNode(t)
 		forgotten := 0
 		n.cfg.Forget = func() { forgotten++ }
-		p := New(n.cfg)
+		content := &nodeContent{cfg: n.cfg}
+		p := content.page()
 		for range 10 {
 			p.Changed()
 		}
@@ -372,7 +363,7 @@ func TestRenderings(t *testing.T) {
 		}
 		time.Sleep(idleAfter + time.Second)
 		synctest.Wait()
-		if p.last != nil || p.content.(*nodeContent).rows.rows != nil || forgotten != 1 {
+		if p.last != nil || content.rows.rows != nil || forgotten != 1 {
 			t.Errorf("kept %v, forgotten %d times", p.last != nil, forgotten)
 		}
 		get(t, p, "/state")
@@ -393,7 +384,7 @@ func TestTheDiskHangs(t *testing.T) {
 		n.fire(firing(1, problem.Critical))
 		disk := make(chan struct{})
 		n.cfg.Diagnoses = func(int) ([]Diagnosis, int, error) { <-disk; return nil, 0, nil }
-		p := New(n.cfg)
+		p := NewNodePage(n.cfg)
 		start := time.Now()
 		for range 5 {
 			shown := text(t, p, "/state")
@@ -417,7 +408,7 @@ func TestTheDiskHangs(t *testing.T) {
 
 // Problem pages are shown without remains of Markdown.
 func TestProblemPages(t *testing.T) {
-	p := New(newNode(t).cfg)
+	p := NewNodePage(newNode(t).cfg)
 	pages, err := filepath.Glob("../../docs/problems/*.md")
 	if err != nil || len(pages) < 50 {
 		t.Fatalf("%d pages, %v", len(pages), err)
@@ -464,7 +455,7 @@ func TestStream(t *testing.T) {
 		n := newNode(t)
 		end := make(chan struct{})
 		n.cfg.Ended = end
-		p := New(n.cfg)
+		p := NewNodePage(n.cfg)
 		l := listen(t, p)
 		time.Sleep(time.Second)
 		p.Changed()
@@ -503,15 +494,21 @@ func TestStream(t *testing.T) {
 		close(end)
 		<-l.ended
 		l.cancel()
-		if got := p.hub.count.Load(); got != 0 || len(p.hub.streams) > 0 {
+		if got := streams(p); got != 0 {
 			t.Errorf("%d streams are left", got)
 		}
 	})
 }
 
+func streams(p *Page) int {
+	p.hub.mu.Lock()
+	defer p.hub.mu.Unlock()
+	return len(p.hub.streams)
+}
+
 func TestStreamLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New(newNode(t).cfg)
+		p := NewNodePage(newNode(t).cfg)
 		var all []*listener
 		for range maxStreams {
 			all = append(all, listen(t, p))
@@ -531,8 +528,8 @@ func TestStreamLimit(t *testing.T) {
 		r := httptest.NewRequest(http.MethodHead, "/events", nil)
 		w = httptest.NewRecorder()
 		handler(p).ServeHTTP(w, r)
-		if w.Code != http.StatusOK || p.hub.count.Load() != 0 {
-			t.Errorf("HEAD: %d, %d streams", w.Code, p.hub.count.Load())
+		if w.Code != http.StatusOK || streams(p) != 0 {
+			t.Errorf("HEAD: %d, %d streams", w.Code, streams(p))
 		}
 	})
 }
