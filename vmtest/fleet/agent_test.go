@@ -104,7 +104,7 @@ func newAgent(config *rest.Config, sent *atomic.Int64, node, namespace, dir stri
 	a.journal, errs[0] = journal.Open(journals, journal.Options{MaxBytes: 1 << 20})
 	a.pods, errs[1] = pods.New(pods.Config{Client: meta, Node: node})
 	a.conditions, errs[2] = conditions.New(conditions.Config{
-		Client: client, Node: node, StateFile: filepath.Join(dir, "conditions.json"), Allied: []string{lease.Controller}, Log: log,
+		Client: client, Node: node, StateFile: filepath.Join(dir, "conditions.json"), Log: log,
 	})
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
@@ -269,7 +269,7 @@ func (a *agent) settled() bool {
 	for _, r := range s.Rules {
 		sum += r.Happened
 	}
-	_, all := a.conditions.Acked()
+	all := !a.conditions.Stats().Pending
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return all && sum == a.sum && s.Waiting == 0 && s.LostEntries == 0 && !a.lease.Stats().LastRenewed.IsZero()

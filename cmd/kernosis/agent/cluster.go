@@ -66,7 +66,7 @@ func (p *parts) newClusterReporter() (*clusterReporter, error) {
 		if r.conditions, err = conditions.New(conditions.Config{
 			Client: to.unlimited, Node: to.node, Heartbeat: cfg.Kube.Heartbeat,
 			StateFile: filepath.Join(cfg.StateDir, "conditions.json"),
-			Allied:    []string{lease.Controller}, Healthy: p.check, OnAck: r.conditionsAcked, Log: p.log,
+			Healthy:   p.check, OnAck: r.conditionsAcked, Log: p.log,
 		}); err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package conditions
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,10 +17,10 @@ import (
 const (
 	// maxMessage is also the detector's bound, because many clients read a Node.
 	maxMessage = 1024
-	// maxReason is far more than a word needs.
-	maxReason = 128
-	// maxTypes bounds what one agent adds to a Node.
-	maxTypes = 64
+	// MaxReason is the API's limit for the reason of an Event; conditions keep it too.
+	MaxReason = 128
+	// MaxTypes bounds what one agent adds to a Node.
+	MaxTypes = 64
 
 	// noReason replaces a reason that has no valid characters.
 	noReason = "Unspecified"
@@ -36,7 +37,6 @@ func CheckType(conditionType string) error {
 	return nil
 }
 
-// checked is a list of conditions that the API accepts.
 type checked struct {
 	list             []problem.Condition
 	refused, trimmed uint64
@@ -47,7 +47,7 @@ type checked struct {
 // that the agent must not set. It changes texts that break the API's rules, because the status
 // matters more than its wording.
 func check(list []problem.Condition) checked {
-	out := checked{list: make([]problem.Condition, 0, min(len(list), maxTypes))}
+	out := checked{list: make([]problem.Condition, 0, min(len(list), MaxTypes))}
 	var errs []error
 	seen := make(map[string]bool, len(list))
 	for _, c := range list {
@@ -60,8 +60,8 @@ func check(list []problem.Condition) checked {
 			err = fmt.Errorf("condition type %s is listed twice", c.Type)
 		case c.Status != problem.True && c.Status != problem.False && c.Status != problem.Unknown:
 			err = fmt.Errorf("condition %s: status %.20q is not True, False or Unknown", c.Type, c.Status)
-		case len(out.list) == maxTypes:
-			err = fmt.Errorf("condition %s: there are already %d types", c.Type, maxTypes)
+		case len(out.list) == MaxTypes:
+			err = fmt.Errorf("condition %s: there are already %d types", c.Type, MaxTypes)
 		}
 		if err != nil {
 			out.refused++
@@ -69,7 +69,7 @@ func check(list []problem.Condition) checked {
 			continue
 		}
 		seen[c.Type] = true
-		if reason := camelCase(c.Reason); reason != c.Reason {
+		if reason := checkedReason(c.Reason); reason != c.Reason {
 			out.trimmed++
 			errs = append(errs, fmt.Errorf("condition %s: reason %.80q is not CamelCase; written as %s", c.Type, c.Reason, reason))
 			c.Reason = reason
@@ -85,21 +85,27 @@ func check(list []problem.Condition) checked {
 	return out
 }
 
-// camelCase returns a reason that follows the API's rule: a letter, then letters, digits and
-// ",:_", the last not one of ",:". A character that is not allowed starts a new word.
-func camelCase(reason string) string {
-	if valid := len(reason) <= maxReason && isReason(reason); valid {
+// checkedReason returns a reason that follows the API's rule: a letter, then letters, digits and
+// ",:_", the last not one of ",:".
+func checkedReason(reason string) string {
+	if len(reason) <= MaxReason && isReason(reason) {
 		return reason
 	}
+	return cmp.Or(CamelCase(reason), noReason)
+}
+
+// CamelCase returns a text as a reason of at most MaxReason letters and digits. Any other character
+// starts a new word. The result is empty if the text has no letters.
+func CamelCase(text string) string {
 	var b strings.Builder
 	upper := true
-	for _, r := range reason {
+	for _, r := range text {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 		if !letter && (r < '0' || r > '9' || b.Len() == 0) {
 			upper = true
 			continue
 		}
-		if b.Len() == maxReason {
+		if b.Len() == MaxReason {
 			break
 		}
 		if upper {
@@ -108,28 +114,15 @@ func camelCase(reason string) string {
 		upper = false
 		b.WriteByte(byte(r))
 	}
-	if b.Len() == 0 {
-		return noReason
-	}
 	return b.String()
 }
 
 // isReason reports whether a reason begins with an upper-case letter and has no character that
 // the API forbids.
 func isReason(reason string) bool {
-	if reason == "" || reason[0] < 'A' || reason[0] > 'Z' {
-		return false
-	}
-	for i := range len(reason) {
-		c := reason[i]
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_':
-		case (c == ',' || c == ':') && i < len(reason)-1:
-		default:
-			return false
-		}
-	}
-	return true
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	return reason != "" && reason[0] >= 'A' && reason[0] <= 'Z' &&
+		strings.Trim(reason, letters+"0123456789_,:") == "" && strings.TrimRight(reason, ",:") == reason
 }
 
 // plain returns a message that is valid UTF-8 of at most maxMessage bytes. Spaces replace control

@@ -52,7 +52,7 @@ func TestBadConditionsAreRefusedAndTheOthersWritten(t *testing.T) {
 
 func TestNoMoreThanItsShareOfANode(t *testing.T) {
 	var list []problem.Condition
-	for i := range maxTypes + 3 {
+	for i := range MaxTypes + 3 {
 		list = append(list, cond("Type"+strings.Repeat("x", i+1), problem.False, "Fine"))
 	}
 	if c := check(list[:50]); c.err != nil {
@@ -60,10 +60,10 @@ func TestNoMoreThanItsShareOfANode(t *testing.T) {
 	}
 	// A name has at most 63 characters.
 	list = nil
-	for i := range maxTypes + 3 {
+	for i := range MaxTypes + 3 {
 		list = append(list, cond("T"+string(rune('A'+i%26))+strings.Repeat("x", i/26), problem.False, "Fine"))
 	}
-	if c := check(list); len(c.list) != maxTypes || c.refused != 3 {
+	if c := check(list); len(c.list) != MaxTypes || c.refused != 3 {
 		t.Errorf("%d taken, %d refused", len(c.list), c.refused)
 	}
 }
@@ -73,7 +73,7 @@ func FuzzTexts(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if r := camelCase(s); len(r) > maxReason || !isReason(r) || camelCase(r) != r {
+		if r := checkedReason(s); len(r) > MaxReason || !isReason(r) || checkedReason(r) != r {
 			t.Errorf("reason %q of %q", r, s)
 		}
 		m := plain(s)
@@ -86,7 +86,7 @@ func FuzzTexts(f *testing.F) {
 func TestTheConfigIsChecked(t *testing.T) {
 	client := cluster.Server(t).Client()
 	for name, c := range map[string]Config{
-		"no client": {Node: "n"}, "no node": {Client: client}, "negative heartbeat": {Client: client, Node: "n", Heartbeat: -1},
+		"no client": {Node: "n"}, "no node": {Client: client},
 	} {
 		if _, err := New(c); err == nil {
 			t.Errorf("%s: no error", name)

@@ -1,8 +1,8 @@
 package conditions
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -11,8 +11,12 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// FieldManager is the agent's field manager in the API.
-const FieldManager = "kernosis-agent"
+// Field managers in the API: the agent's and the controller's. The controller marks the conditions of a
+// silent agent; its writes over the agent's are corrected without being counted as contests.
+const (
+	FieldManager = "kernosis-agent"
+	Controller   = "kernosis-controller"
+)
 
 // BlockFor is how long a type that the API has refused is not sent again: a policy that refuses
 // it must be changed by a person.
@@ -43,6 +47,9 @@ const (
 	// take some seconds to come up.
 	holdUnknown = 10 * time.Second
 
+	// The waits after a failed write or watch.
+	firstRetry, lastRetry = 250 * time.Millisecond, 15 * time.Second
+
 	// fastFor is how long after a start failed writes are retried quickly: a node that boots has
 	// its network late, and its faults early.
 	fastFor = 2 * time.Minute
@@ -68,12 +75,9 @@ type Config struct {
 	Client kubernetes.Interface
 	Node   string // name of the agent's own Node
 
-	// Allied are field managers whose writes over ours are corrected without being counted as
-	// contests: the controller marks the conditions of a silent agent.
-	Allied []string
-
-	// Healthy returns why the agent does not work. Then its allies speak for it: it sends no
-	// heartbeats, and does not write over theirs. It is called often, from within Run. May be nil.
+	// Healthy returns why the agent does not work. Then the controller speaks for it: it sends no
+	// heartbeats, and does not write over the controller's. It is called often, from within Run. May be
+	// nil.
 	Healthy func() error
 
 	// Heartbeat is how often lastHeartbeatTime is renewed, within a tenth; 0: never, for clusters
@@ -107,28 +111,13 @@ type Ack struct {
 }
 
 func (c *Config) setDefaults() error {
-	if c.Client == nil {
-		return errors.New("conditions: no client")
+	if c.Client == nil || c.Node == "" {
+		return errors.New("conditions: client and node are needed")
 	}
-	if c.Node == "" {
-		return errors.New("conditions: no node name")
-	}
-	for name, d := range map[string]time.Duration{"heartbeat": c.Heartbeat, "coalesce": c.Coalesce} {
-		if d < 0 {
-			return fmt.Errorf("conditions: %s is negative", name)
-		}
-	}
+	c.Coalesce, c.timeout = cmp.Or(c.Coalesce, defaultCoalesce), cmp.Or(c.timeout, defaultTimeout)
+	c.StartJitter = cmp.Or(c.StartJitter, defaultStartJitter)
 	if c.Healthy == nil {
 		c.Healthy = func() error { return nil }
-	}
-	if c.Coalesce == 0 {
-		c.Coalesce = defaultCoalesce
-	}
-	if c.timeout == 0 {
-		c.timeout = defaultTimeout
-	}
-	if c.StartJitter == 0 {
-		c.StartJitter = defaultStartJitter
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

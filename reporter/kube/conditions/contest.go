@@ -1,9 +1,14 @@
 package conditions
 
 import (
+	"cmp"
+	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kernosis/kernosis/detector/problem"
 )
@@ -19,7 +24,7 @@ const reasonAnotherWriter = "AnotherWriter"
 func (l *ledger) flip(e *entry, name string, now time.Time) bool {
 	e.ours = false
 	writer := writerOf(l.node, name)
-	if e.yielded(now) || slices.Contains(l.allied, writer) || writer == FieldManager && now.Before(e.late) {
+	if e.yielded(now) || writer == Controller || writer == FieldManager && now.Before(e.late) {
 		return false
 	}
 	e.manager = writer
@@ -28,9 +33,9 @@ func (l *ledger) flip(e *entry, name string, now time.Time) bool {
 	return true
 }
 
-// spokenFor reports whether an ally last wrote a type.
+// spokenFor reports whether the controller last wrote a type.
 func (l *ledger) spokenFor(name string) bool {
-	return l.node != nil && slices.Contains(l.allied, writerOf(l.node, name))
+	return l.node != nil && writerOf(l.node, name) == Controller
 }
 
 // yield yields a type if the other writer insists on it, and reports whether it does.
@@ -61,11 +66,7 @@ func (l *ledger) announce(now time.Time) {
 		if name == Contested {
 			continue
 		}
-		who := l.entries[name].manager
-		if who == "" {
-			who = "another client"
-		}
-		parts = append(parts, name+" is written by "+who)
+		parts = append(parts, name+" is written by "+cmp.Or(l.entries[name].manager, "another client"))
 	}
 	e := l.entries[Contested]
 	if len(parts) == 0 {
@@ -78,12 +79,51 @@ func (l *ledger) announce(now time.Time) {
 		e = &entry{}
 		l.entries[Contested] = e
 	}
-	message := plain(strings.Join(parts, "; "))
+	since := e.want.LastTransition
 	if !e.wanted {
-		e.want.LastTransition = now
+		since = now
 	}
 	e.wanted = true
 	e.want = problem.Condition{
-		Type: Contested, Status: problem.True, Reason: reasonAnotherWriter, Message: message, LastTransition: e.want.LastTransition,
+		Type: Contested, Status: problem.True, Reason: reasonAnotherWriter, LastTransition: since,
+		Message: plain(strings.Join(parts, "; ")),
 	}
+}
+
+// writerOf returns the field manager that last wrote a condition's status, reason or message. If
+// several managers own one of these fields, it prefers one that is not us. It returns "" if the
+// Node does not show the writer, for example after the condition was removed.
+func writerOf(node *corev1.Node, conditionType string) string {
+	key := "k:{\"type\":" + strconv.Quote(conditionType) + "}"
+	var writer string
+	var newest time.Time
+	for i := range node.ManagedFields {
+		m := &node.ManagedFields[i]
+		if m.FieldsV1 == nil || !owns(m.FieldsV1.GetRawBytes(), key) {
+			continue
+		}
+		var at time.Time
+		if m.Time != nil {
+			at = m.Time.Time
+		}
+		if writer == "" || writer == FieldManager || m.Manager != FieldManager && at.After(newest) {
+			writer, newest = m.Manager, at
+		}
+	}
+	return writer
+}
+
+// owns reports whether a set of fields includes the condition's status, reason or message. Times
+// don't count: a heartbeat claims nothing.
+func owns(fields []byte, key string) bool {
+	var of struct {
+		Status struct {
+			Conditions map[string]map[string]any `json:"f:conditions"`
+		} `json:"f:status"`
+	}
+	if json.Unmarshal(fields, &of) != nil {
+		return false
+	}
+	owned := of.Status.Conditions[key]
+	return owned["f:status"] != nil || owned["f:reason"] != nil || owned["f:message"] != nil
 }

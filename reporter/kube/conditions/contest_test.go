@@ -91,15 +91,15 @@ func TestAContestEnds(t *testing.T) {
 
 // The controller marks the conditions of a silent agent. When the agent returns, its own report
 // wins, and that is not a contest.
-func TestAlliesAreNoContestants(t *testing.T) {
+func TestTheControllerIsNoContestant(t *testing.T) {
 	server := cluster.Server(t)
-	r := start(t, server, func(c *Config) { c.Allied = []string{"kernosis-controller"} })
+	r := start(t, server, nil)
 	r.set(deadlocked())
 	for range maxFlips + 2 {
 		r.waitStatus(deadlocked())
 		r.waitAcked()
 		writes := r.Stats().Writes[Written]
-		overwrite(t, server.Client(), r.node, "kernosis-controller", `{"type":"KernelDeadlock","status":"Unknown","reason":"AgentStatusUnknown","message":"x"}`)
+		overwrite(t, server.Client(), r.node, Controller, `{"type":"KernelDeadlock","status":"Unknown","reason":"AgentStatusUnknown","message":"x"}`)
 		r.waitFor("a repair", func() bool { return r.Stats().Writes[Written] > writes })
 	}
 	r.waitStatus(deadlocked())

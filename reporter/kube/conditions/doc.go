@@ -1,5 +1,4 @@
-// Package conditions keeps the node's conditions in the Kubernetes API up to date with the
-// detector's.
+// Package conditions keeps the node's conditions in the Kubernetes API up to date with the detector's.
 //
 // A [Patcher] is given the latest conditions ([Patcher.Set]). It writes those that the API does
 // not have yet by a strategic-merge patch of nodes/status that contains only this agent's own

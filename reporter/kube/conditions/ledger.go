@@ -45,8 +45,7 @@ func says(api *corev1.NodeCondition, c *problem.Condition) bool {
 
 // ledger has the entries of all types. It is used by one goroutine.
 type ledger struct {
-	allied []string
-	start  time.Time
+	start time.Time
 
 	entries map[string]*entry
 	listed  bool // the detector has given a list
@@ -56,6 +55,17 @@ type ledger struct {
 	node    *corev1.Node // conditions and managed fields as last seen; nil: not seen
 }
 
+// entry returns a type's entry, which it adds if there is none.
+func (l *ledger) entry(name string) *entry {
+	e := l.entries[name]
+	if e == nil {
+		e = &entry{known: l.seen}
+		e.api, e.present = l.find(name)
+		l.entries[name] = e
+	}
+	return e
+}
+
 // set applies the detector's latest list.
 func (l *ledger) set(list []problem.Condition) {
 	l.listed = true
@@ -63,12 +73,7 @@ func (l *ledger) set(list []problem.Condition) {
 		e.wanted = name == Contested && e.wanted
 	}
 	for _, c := range list {
-		e := l.entries[c.Type]
-		if e == nil {
-			e = &entry{known: l.seen}
-			e.api, e.present = l.find(c.Type)
-			l.entries[c.Type] = e
-		}
+		e := l.entry(c.Type)
 		if c.Status != e.want.Status {
 			e.blocked = time.Time{} // the API may accept the new status
 		}
@@ -228,10 +233,10 @@ func (l *ledger) observe(node *corev1.Node, mine []string, now time.Time) (flipp
 	return flipped
 }
 
-// wasOurs reports whether we or an ally last wrote a type's status, as far as the Node shows.
+// wasOurs reports whether we or the controller last wrote a type's status, as far as the Node shows.
 func (l *ledger) wasOurs(name string) bool {
 	writer := writerOf(l.node, name)
-	return writer == "" || writer == FieldManager || slices.Contains(l.allied, writer)
+	return writer == "" || writer == FieldManager || writer == Controller
 }
 
 // lose records that the Node was deleted.

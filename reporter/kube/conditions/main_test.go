@@ -133,7 +133,7 @@ func (r *rig) waitStatus(want problem.Condition) *corev1.NodeCondition {
 // waitAcked waits until the Patcher reports that the API has all conditions.
 func (r *rig) waitAcked() {
 	r.t.Helper()
-	r.waitFor("all is acknowledged", func() bool { _, all := r.Acked(); return all })
+	r.waitFor("all is acknowledged", func() bool { return !r.Stats().Pending })
 }
 
 // overwrite patches a condition as another client.

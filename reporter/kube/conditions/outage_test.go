@@ -261,7 +261,7 @@ func (r *rig) calm() {
 		e.flips = nil
 	}
 	r.Patcher.mu.Lock()
-	r.running, r.watching = false, false
+	r.watching = false
 	r.Patcher.mu.Unlock()
 	r.run()
 }
@@ -278,7 +278,11 @@ func TestBackoffHasItsBounds(t *testing.T) {
 		"after it was there": {began.Add(time.Second), true, 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := patience(began, c.now, c.written)
+			p := &Patcher{ledger: &ledger{start: began}}
+			if c.written {
+				p.stats.LastAcked = began
+			}
+			b := p.patience(c.now)
 			var last time.Duration
 			for range 30 {
 				last = b.Step()
@@ -289,7 +293,7 @@ func TestBackoffHasItsBounds(t *testing.T) {
 			if last < c.longest/2 {
 				t.Errorf("waits %s in the end, want at least %s", last, c.longest/2)
 			}
-			a, b2 := patience(began, c.now, c.written), patience(began, c.now, c.written)
+			a, b2 := p.patience(c.now), p.patience(c.now)
 			same := 0
 			for range 10 {
 				if a.Step() == b2.Step() {

@@ -2,7 +2,6 @@ package conditions
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -15,7 +14,27 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// Patcher writes one node's conditions. Set, Acked and Stats are safe for concurrent use.
+// Stats are the counters since the Patcher was created.
+type Stats struct {
+	Writes     map[Outcome]uint64 // patches sent, including heartbeats
+	Heartbeats uint64             // accepted patches that had only the heartbeat
+	Bytes      uint64             // of the bodies of all patches sent
+	Retries    uint64             // patches sent because the previous one failed
+	Flips      uint64             // conditions of ours that others overwrote or removed
+	Contested  uint64             // times that a type was yielded
+	Removed    uint64             // types deleted because they are no longer set
+	Refused    uint64             // conditions given to Set that the agent must not set
+	Trimmed    uint64             // reasons and messages that had to be changed
+	Watches    uint64             // watches that the API has opened
+
+	Yielded    []string  // types that are yielded now
+	LastAcked  time.Time // of the last accepted write; zero: none
+	LastError  string    // of the last write; empty if it was accepted
+	Pending    bool      // the API does not have what was set last
+	NodeExists bool      // as far as known
+}
+
+// Patcher writes one node's conditions. Set and Stats are safe for concurrent use.
 type Patcher struct {
 	config  Config
 	changed chan struct{} // of capacity 1: Set was called
@@ -28,7 +47,6 @@ type Patcher struct {
 	types   []string            // from the ledger
 	pending bool
 	stats   Stats
-	running bool
 
 	// The following fields are used only by Run's goroutine.
 	ledger   *ledger
@@ -40,9 +58,8 @@ type Patcher struct {
 	beat     time.Time // when the next heartbeat is due
 	failing  bool
 	single   bool // the API has refused a write of several types: write one at a time
-	// answer is the outcome of the last write. It is also Refused if a policy refused its types
-	// with 403. After Forbidden the next write has no type, to tell such a policy from missing
-	// permission.
+	// answer is the outcome of the last write. It is also Refused if a policy refused its types with
+	// 403. After Forbidden the next write has no type, to tell such a policy from missing permission.
 	answer  Outcome
 	retryAt time.Time
 	asked   time.Time // the API asked for no write before
@@ -66,7 +83,7 @@ func New(c Config) (*Patcher, error) {
 	return &Patcher{
 		config: c, changed: make(chan struct{}, 1), sights: make(chan sight),
 		stats:  Stats{Writes: make(map[Outcome]uint64)},
-		ledger: &ledger{allied: c.Allied, entries: make(map[string]*entry)}, retired: earlier, stored: earlier, yieldFor: yieldFor,
+		ledger: &ledger{entries: make(map[string]*entry)}, retired: earlier, stored: earlier, yieldFor: yieldFor,
 	}, nil
 }
 
@@ -81,19 +98,40 @@ func (p *Patcher) Set(list []problem.Condition) error {
 	p.stats.Refused += c.refused
 	p.stats.Trimmed += c.trimmed
 	p.mu.Unlock()
+	p.wake()
+	return c.err
+}
+
+func (p *Patcher) wake() {
 	select {
 	case p.changed <- struct{}{}:
 	default:
 	}
-	return c.err
 }
 
-// Acked returns when the API last accepted a write, zero if it never did, and whether it has all
-// conditions that were set.
-func (p *Patcher) Acked() (at time.Time, all bool) {
+// Retire adds types that an earlier agent of this node has, or may have, in the API, such as
+// those listed in its Lease. Types that are not in the detector's next list are removed. Types
+// that can't be ours are ignored. It does not block.
+func (p *Patcher) Retire(types []string) {
+	types = slices.DeleteFunc(slices.Clone(types), func(t string) bool { return CheckType(t) != nil })
+	p.mu.Lock()
+	p.retired = append(p.retired, types...)
+	p.mu.Unlock()
+	p.wake()
+}
+
+// Types returns the types that we have, or may have, in the API, sorted: those that are set and
+// those that are still to be removed, without yielded types. An agent that ends leaves these
+// types in the API.
+func (p *Patcher) Types() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.stats.LastAcked, !p.pending
+	out := slices.Concat(p.types, p.retired)
+	for _, c := range p.list {
+		out = append(out, c.Type)
+	}
+	slices.Sort(out)
+	return slices.DeleteFunc(slices.Compact(out), func(t string) bool { return slices.Contains(p.stats.Yielded, t) })
 }
 
 // Stats returns a copy of the counters.
@@ -113,13 +151,6 @@ func (p *Patcher) count(f func(*Stats)) {
 
 // Run writes until ctx ends, and returns ctx's error. It may be called only once.
 func (p *Patcher) Run(ctx context.Context) error {
-	p.mu.Lock()
-	again := p.running
-	p.running = true
-	p.mu.Unlock()
-	if again {
-		return errors.New("conditions: already running")
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -196,30 +227,24 @@ func (p *Patcher) turn(ctx context.Context, watching *sync.WaitGroup) (wake time
 	switch {
 	case p.answer == Forbidden:
 		write, remove, beats = nil, nil, false
-	case p.single && len(write)+len(remove) > 0:
-		write, remove = first(write, remove)
-		beats = false // a heartbeat has all types: first find the refused one
+	case p.single && len(write) > 0:
+		write, remove, beats = write[:1], nil, false // a heartbeat has all types: first find the refused one
+	case p.single && len(remove) > 0:
+		remove, beats = remove[:1], false
 	}
 	p.write(ctx, write, remove, beats, now)
 	return time.Now()
 }
 
-// first returns one of the types to write or remove.
-func first(write, remove []string) (w, r []string) {
-	if len(write) > 0 {
-		return write[:1], nil
-	}
-	return nil, remove[:1]
-}
-
-// take passes the latest list to the ledger.
 func (p *Patcher) take() {
 	p.mu.Lock()
 	list, set, retired := p.list, p.set, p.retired
 	p.retired = nil
 	p.types = append(p.types, retired...) // they are in no other list meanwhile
 	p.mu.Unlock()
-	p.ledger.retire(retired)
+	for _, t := range retired {
+		p.ledger.entry(t)
+	}
 	if set != p.taken {
 		p.taken = set
 		p.ledger.set(list)
@@ -236,7 +261,6 @@ func (p *Patcher) settle(done bool, now time.Time) {
 	p.stats.Yielded = yielded
 }
 
-// beats reports whether a heartbeat is due.
 func (p *Patcher) beats(now time.Time) bool {
 	if p.beat.IsZero() || now.Before(p.beat) {
 		return false

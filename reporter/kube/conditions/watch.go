@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -30,18 +29,20 @@ const (
 // cache, so that no GET or LIST is needed first; [ledger.stale] skips versions older than the
 // answer to a write.
 func (p *Patcher) look(ctx context.Context) {
-	fresh := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 16, Cap: 15 * time.Second}
-	backoff := fresh
+	backoff := Backoff(firstRetry, lastRetry)
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := p.lookOnce(ctx)
 		if time.Since(began) > watchLasted {
-			backoff = fresh
+			backoff = Backoff(firstRetry, lastRetry)
 		}
 		if err != nil && ctx.Err() == nil {
 			p.config.Log.Debug("watch of the own node ended", "error", err)
 		}
-		sleep(ctx, backoff.Step())
+		select {
+		case <-time.After(backoff.Step()):
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -80,14 +81,5 @@ func (p *Patcher) lookOnce(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

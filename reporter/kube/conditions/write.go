@@ -2,12 +2,19 @@ package conditions
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
 	"github.com/kernosis/kernosis/collector/bounded"
+	"github.com/kernosis/kernosis/collector/statefile"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -90,13 +97,38 @@ func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool,
 	}
 }
 
+// removal is how a strategic-merge patch removes a condition from the list.
+type removal struct {
+	Patch string `json:"$patch"`
+	Type  string `json:"type"`
+}
+
+// body returns a patch that contains only the given types.
+func (l *ledger) body(write, remove []string) ([]byte, error) {
+	list := make([]any, 0, len(write)+len(remove))
+	for _, name := range write {
+		list = append(list, l.condition(name))
+	}
+	for _, name := range remove {
+		list = append(list, removal{Patch: "delete", Type: name})
+	}
+	return json.Marshal(map[string]any{"status": map[string]any{"conditions": list}})
+}
+
+// Patch patches a Node's status, and returns the new Node.
+func Patch(ctx context.Context, client kubernetes.Interface, node, manager string, timeout time.Duration, body []byte) (*corev1.Node, error) {
+	patched := &corev1.Node{}
+	r := client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType).
+		Resource("nodes").Name(node).SubResource("status").Param("fieldManager", manager).Body(body)
+	return patched, Send(ctx, r, timeout, patched)
+}
+
 // isolate finds out which type the API refuses, by writing one type at a time, so that it does
 // not hold up the others.
 func (p *Patcher) isolate(names []string, err error, now time.Time) {
 	if len(names) > 1 {
 		if p.single {
-			// A policy that is newer than the conditions refuses a heartbeat: skip this
-			// heartbeat.
+			// A policy that is newer than the conditions refuses a heartbeat: skip this heartbeat.
 			p.nextBeat(now)
 			p.config.Log.Warn("the API server refuses the heartbeat", "node", p.config.Node, "error", err)
 		}
@@ -108,15 +140,14 @@ func (p *Patcher) isolate(names []string, err error, now time.Time) {
 	p.config.Log.Warn("the API server refuses the condition", "condition", names[0], "node", p.config.Node, "error", err)
 }
 
-// fail schedules the next try.
 func (p *Patcher) fail(err error, outcome Outcome, now time.Time) {
 	if !p.failing {
 		p.failing = true
-		p.backoff = patience(p.ledger.start, now, p.everWritten())
+		p.backoff = p.patience(now)
 		p.config.Log.Warn("can't write the conditions", "node", p.config.Node, "outcome", string(outcome), "error", err)
 	}
 	delay := p.backoff.Step()
-	if asked := askedDelay(err); asked > 0 {
+	if asked := AskedDelay(err); asked > 0 {
 		// Add up to a quarter at random: all refused clients got the same answer.
 		asked += rand.N(asked/4 + 1)
 		p.asked = now.Add(asked)
@@ -128,13 +159,15 @@ func (p *Patcher) fail(err error, outcome Outcome, now time.Time) {
 	}
 }
 
-func (p *Patcher) everWritten() bool {
+func (p *Patcher) patience(now time.Time) wait.Backoff {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.stats.LastAcked.IsZero()
+	if p.stats.LastAcked.IsZero() && now.Before(p.ledger.start.Add(fastFor)) {
+		return Backoff(firstRetry, time.Second)
+	}
+	return Backoff(firstRetry, lastRetry)
 }
 
-// see handles an observation of the watch.
 func (p *Patcher) see(s sight, now time.Time) {
 	if s.node == nil {
 		p.readBack = sooner(p.readBack, now.Add(readBackFor))
@@ -212,4 +245,33 @@ func (p *Patcher) store() {
 	}
 	// Logged once: it is retried at the next change.
 	p.stored = types
+}
+
+// stateVersion changes when older versions of Kernosis must no longer read the file.
+const stateVersion = 1
+
+type written struct {
+	Node  string   `json:"node"`
+	Types []string `json:"types"` // types that we have, or may have, in the API
+}
+
+// readState returns the types that an earlier run on this node has written. On an error, the
+// caller logs it and continues without them: a node's conditions must not wait for a person.
+func readState(path, node string) ([]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	var w written
+	if _, err := (statefile.File{Path: path}).Load(stateVersion, &w); err != nil {
+		return nil, err
+	}
+	if w.Node != node {
+		return nil, nil // the disk has moved to another node, or the node was renamed
+	}
+	// The file decides what is deleted, so ignore types that can't be ours.
+	return slices.DeleteFunc(w.Types, func(t string) bool { return CheckType(t) != nil }), nil
+}
+
+func writeState(path, node string, types []string) error {
+	return statefile.File{Path: path, Durable: true}.Save(written{Node: node, Types: types})
 }

@@ -214,7 +214,7 @@ func (b *bench) agentWith(node string, healthy func() error, heartbeat time.Dura
 		b.t.Fatal(err)
 	}
 	a.patcher, err = conditions.New(conditions.Config{
-		Client: client, Node: node, Coalesce: 10 * time.Millisecond, StartJitter: -1, Allied: []string{lease.Controller},
+		Client: client, Node: node, Coalesce: 10 * time.Millisecond, StartJitter: -1,
 		Healthy: healthy, Heartbeat: heartbeat,
 	})
 	if err != nil {
@@ -236,8 +236,7 @@ func (b *bench) agentWith(node string, healthy func() error, heartbeat time.Dura
 	a.ended.Go(func() { _ = a.patcher.Run(ctx) })
 	b.t.Cleanup(a.end)
 	b.waitFor("the agent reports", func() bool {
-		_, all := a.patcher.Acked()
-		return all && !a.keeper.Stats().LastRenewed.IsZero()
+		return !a.patcher.Stats().Pending && !a.keeper.Stats().LastRenewed.IsZero()
 	})
 	return a
 }
