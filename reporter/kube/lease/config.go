@@ -1,8 +1,8 @@
 package lease
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -38,9 +38,8 @@ type Config struct {
 	// Types returns the condition types that the agent has, or may have, on the Node. It is
 	// called at each renewal, from within Run. May be nil.
 	Types func() []string
-	// OnEarlier is called from within Run, before the first renewal and perhaps twice, with the
-	// types of the Lease that an earlier agent left. It is not called if there is none. May be
-	// nil.
+	// OnEarlier is called from within Run, before the first renewal and perhaps twice, with the types
+	// of the Lease that an earlier agent left. It is not called if there is none. May be nil.
 	OnEarlier func(types []string)
 
 	// Healthy returns why the agent does not work. Then the Lease is not renewed, so that the
@@ -50,9 +49,8 @@ type Config struct {
 	// be nil. Healthy and Degraded are called at each renewal, from within Run.
 	Degraded func() []string
 
-	// Holder returns the holder name under which this agent runs Diagnoses, as in their
-	// checkpoints; empty: it does not run any yet. It is called at each renewal, from within Run.
-	// May be nil.
+	// Holder returns the holder name under which this agent runs Diagnoses, as in their checkpoints;
+	// empty: it does not run any yet. It is called at each renewal, from within Run. May be nil.
 	Holder func() string
 
 	Interval time.Duration // between renewals; 0: [DefaultInterval]
@@ -68,51 +66,25 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() error {
-	switch {
-	case c.Client == nil:
-		return errors.New("lease: no client")
-	case c.Namespace == "":
-		return errors.New("lease: no namespace")
-	case c.Node == "":
-		return errors.New("lease: no node name")
-	case c.Duration%time.Second != 0:
-		return fmt.Errorf("lease: duration %s is not in whole seconds", c.Duration)
+	if c.Client == nil || c.Namespace == "" || c.Node == "" {
+		return errors.New("lease: client, namespace and node are needed")
 	}
-	for _, d := range []struct {
-		name  string
-		value *time.Duration
-		other time.Duration
-	}{
-		{"interval", &c.Interval, DefaultInterval}, {"duration", &c.Duration, DefaultDuration},
-		{"timeout", &c.timeout, defaultTimeout}, {"drain timeout", &c.DrainTimeout, defaultDrainTimeout},
-	} {
-		if *d.value < 0 {
-			return fmt.Errorf("lease: %s is negative", d.name)
-		}
-		if *d.value == 0 {
-			*d.value = d.other
-		}
-	}
-	if c.StartJitter == 0 {
-		c.StartJitter = defaultStartJitter
-	}
-	if c.Types == nil {
-		c.Types = func() []string { return nil }
-	}
-	if c.Healthy == nil {
-		c.Healthy = func() error { return nil }
-	}
-	if c.Degraded == nil {
-		c.Degraded = func() []string { return nil }
-	}
-	if c.Holder == nil {
-		c.Holder = func() string { return "" }
-	}
-	if len(c.Version) > maxVersion {
-		c.Version = c.Version[:maxVersion]
-	}
+	c.Interval, c.Duration = cmp.Or(c.Interval, DefaultInterval), cmp.Or(c.Duration, DefaultDuration)
+	c.StartJitter, c.timeout = cmp.Or(c.StartJitter, defaultStartJitter), cmp.Or(c.timeout, defaultTimeout)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, defaultDrainTimeout)
+	c.Types, c.Degraded = orNothing(c.Types), orNothing(c.Degraded)
+	c.Healthy, c.Holder = orNothing(c.Healthy), orNothing(c.Holder)
+	c.Version = c.Version[:min(len(c.Version), maxVersion)]
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return nil
+}
+
+// orNothing returns f, or a function that returns the zero value.
+func orNothing[T any](f func() T) func() T {
+	if f == nil {
+		return func() (nothing T) { return nothing }
+	}
+	return f
 }

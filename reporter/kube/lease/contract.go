@@ -38,9 +38,7 @@ const (
 // What the controller writes on behalf of a silent agent. Reasons are API.
 const (
 	// Controller is the field manager of the controller's writes and the reporter of its Events.
-	// In [conditions.Config] it is allied: its writes over the agent's are corrected without
-	// being counted as contests.
-	Controller = "kernosis-controller"
+	Controller = conditions.Controller
 	// ReasonUnknown: the agent has reported the condition, but no longer does.
 	ReasonUnknown = "AgentStatusUnknown"
 	// ReasonNeverUpdated: no agent has ever reported the condition.
@@ -51,8 +49,6 @@ const (
 	prefix = "kernosis-"
 	// maxName is the limit of an object's name.
 	maxName = 253
-	// maxTypes bounds the types that one agent lists; it equals the conditions' bound.
-	maxTypes = 64
 	// maxVersion is far longer than "v1.2.3-4-g0123abc-dirty".
 	maxVersion = 128
 	// maxDegraded bounds [AnnotationDegraded].
@@ -103,14 +99,11 @@ func Patience(l *coordinationv1.Lease) time.Duration {
 
 // DrainingSince returns when the agent began to shut down; zero: it did not.
 func DrainingSince(l *coordinationv1.Lease) time.Time {
-	at, err := time.Parse(time.RFC3339, l.Annotations[AnnotationDraining])
-	if err != nil {
-		return time.Time{}
-	}
+	at, _ := time.Parse(time.RFC3339, l.Annotations[AnnotationDraining]) // zero if there is none
 	return at
 }
 
-// checkTypes returns the types that an agent may set, sorted, each once, at most maxTypes, and
+// checkTypes returns the types that an agent may set, sorted, each once, at most [conditions.MaxTypes], and
 // how many were left out.
 func checkTypes(list []string) (types []string, refused int) {
 	for _, t := range list {
@@ -124,9 +117,9 @@ func checkTypes(list []string) (types []string, refused int) {
 	}
 	slices.Sort(types)
 	types = slices.Compact(types)
-	if more := len(types) - maxTypes; more > 0 {
+	if more := len(types) - conditions.MaxTypes; more > 0 {
 		refused += more
-		types = types[:maxTypes]
+		types = types[:conditions.MaxTypes]
 	}
 	return types, refused
 }

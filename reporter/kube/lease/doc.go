@@ -17,6 +17,5 @@
 //
 // A [Keeper] renews it by updating the object as last seen, without a GET.
 //
-// The agent needs permission to get, create and update Leases in the namespace, and to get its
-// Node.
+// The agent needs permission to get, create and update Leases in the namespace, and to get its Node.
 package lease

@@ -33,9 +33,8 @@ func holdersIn(l *coordinationv1.Lease) map[string]string {
 	return out
 }
 
-// Holders tracks which agents of one node live, from the Leases that it is shown. It uses the
-// local clock: an agent lives while its stamp changes, whatever its value. The zero value is
-// ready to use.
+// Holders tracks which agents of one node live, from the Leases that it is shown. It uses the local
+// clock: an agent lives while its stamp changes, whatever its value. The zero value is ready to use.
 type Holders struct{ heard map[string]sign }
 
 // sign is an agent's last sign of life.
@@ -65,11 +64,10 @@ func (h *Holders) See(l *coordinationv1.Lease, now time.Time) {
 // Heard returns when a renewal of an agent was last seen; zero: never.
 func (h *Holders) Heard(holder string) time.Time { return h.heard[holder].at }
 
-// Gone reports whether another agent of the node, which holds a Diagnosis, is known to have
-// ended. That is the case if it has not renewed the Lease for as long as others wait before they
-// call an agent silent, counted from the first call for it, while this agent has renewed the
-// Lease. While the API server is unavailable, no agent is gone. Gone does not block, and returns
-// false for a nil Keeper.
+// Gone reports whether another agent of the node, which holds a Diagnosis, is known to have ended. That
+// is the case if it has not renewed the Lease for as long as others wait before they call an agent
+// silent, counted from the first call for it, while this agent has renewed the Lease. While the API
+// server is unavailable, no agent is gone. Gone does not block, and returns false for a nil Keeper.
 func (k *Keeper) Gone(holder string) bool {
 	if k == nil {
 		return false

@@ -2,28 +2,51 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
+// Outcomes of renewals besides those of package conditions. NodeMissing means that there is no
+// Node to create the Lease for, Conflict that several conflicts came in a row.
+const (
+	Renewed   conditions.Outcome = "renewed"
+	Created   conditions.Outcome = "created"
+	Unhealthy conditions.Outcome = "unhealthy" // nothing was sent: the agent does not work
+)
+
+// Outcomes returns all outcomes, for a table of counters.
+func Outcomes() []conditions.Outcome {
+	return append([]conditions.Outcome{Renewed, Created, Unhealthy}, conditions.Outcomes()[1:]...)
+}
+
+// Stats are the counters since the Keeper was created.
+type Stats struct {
+	Renewals map[conditions.Outcome]uint64 // counted each time a renewal was due or retried
+	Requests uint64                        // sent for them, including reads
+	Reads    uint64                        // of the Lease: at start, and after each conflict
+	Refused  uint64                        // types left out at the last renewal, because the agent must not set them
+
+	Superseded  bool      // another agent of this node has taken the Lease
+	Drained     bool      // the Lease is marked as draining
+	LastRenewed time.Time // zero: never
+	LastError   string    // of the last renewal; empty: it succeeded
+}
+
 // Keeper renews one node's Lease. Stats and Gone are safe for concurrent use.
 type Keeper struct {
 	config Config
 	name   string
 
-	mu      sync.Mutex
-	stats   Stats
-	running bool
+	mu    sync.Mutex
+	stats Stats
 	// Used by Gone.
 	holders Holders
 	renewed time.Time            // when the last accepted renewal was sent; zero: none was accepted
@@ -65,13 +88,6 @@ func (k *Keeper) count(f func(*Stats)) {
 // be called only once. It retries a failed renewal, with growing waits up to the interval; there
 // is never more than one request at a time.
 func (k *Keeper) Run(ctx context.Context) error {
-	k.mu.Lock()
-	again := k.running
-	k.running = true
-	k.mu.Unlock()
-	if again {
-		return errors.New("lease: already running")
-	}
 	k.acquired = metav1.NewMicroTime(time.Now())
 	delay := time.Duration(0)
 	if k.config.StartJitter > 0 {
@@ -99,39 +115,34 @@ func (k *Keeper) Run(ctx context.Context) error {
 			continue
 		}
 		delay := min(patience.Step(), k.config.Interval)
-		if asked, ok := apierrors.SuggestsClientDelay(err); ok {
+		if asked := conditions.AskedDelay(err); asked > 0 {
 			// Add up to a quarter at random: all refused clients got the same answer.
-			d := time.Duration(asked) * time.Second
-			delay = max(delay, d+rand.N(d/4+1))
+			delay = max(delay, asked+rand.N(asked/4+1))
 		}
 		timer.Reset(delay)
 	}
 }
 
-// patience returns the backoff between tries. Each wait is randomly up to twice as long, so that
-// a fleet that lost its API server does not come back all at once.
 func (k *Keeper) patience() wait.Backoff {
-	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 16, Cap: k.config.Interval}
+	return conditions.Backoff(200*time.Millisecond, k.config.Interval)
 }
 
 // note counts a renewal by its outcome, and logs changes.
 func (k *Keeper) note(err error) {
 	k.count(func(s *Stats) {
+		s.LastError = ""
 		if err != nil {
 			s.Renewals[outcomeOf(err)]++
 			s.LastError = err.Error()
-			return
 		}
-		s.LastError = ""
 	})
-	if failing := err != nil; failing != k.failing {
-		k.failing = failing
-		if failing {
-			k.config.Log.Warn("lease not renewed", "lease", k.name, "error", err)
-		} else {
-			k.config.Log.Info("lease is renewed again", "lease", k.name)
-		}
+	switch {
+	case err != nil && !k.failing:
+		k.config.Log.Warn("lease not renewed", "lease", k.name, "error", err)
+	case err == nil && k.failing:
+		k.config.Log.Info("lease is renewed again", "lease", k.name)
 	}
+	k.failing = err != nil
 }
 
 // drain marks the Lease as draining, unless another agent has it. ctx must not be the one that

@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -305,15 +304,7 @@ func TestListedTypesAreBounded(t *testing.T) {
 	}
 	list := append(many, string(corev1.NodeReady), "bad type", "")
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationTypes: strings.Join(list, ",")}}}
-	if got := TypesOf(l); !slices.Equal(got, many[:maxTypes]) {
+	if got := TypesOf(l); !slices.Equal(got, many[:conditions.MaxTypes]) {
 		t.Errorf("%d types: %q", len(got), got)
-	}
-}
-
-func TestRunsOnce(t *testing.T) {
-	r := start(t, cluster.Server(t), nil)
-	r.waitRenewals(1)
-	if err := r.Run(context.Background()); err == nil {
-		t.Error("it runs twice")
 	}
 }

@@ -12,6 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
@@ -20,23 +23,16 @@ import (
 // are two agents of one node, while one takes over from the other.
 const maxConflicts = 3
 
-// noNodeError means that a Lease has to wait for its Node.
-type noNodeError struct{ err error }
-
-func (e *noNodeError) Error() string { return "node: " + e.err.Error() }
-func (e *noNodeError) Unwrap() error { return e.err }
-
-// unhealthyError has the reason why the agent does not work.
-type unhealthyError struct{ err error }
-
-func (e *unhealthyError) Error() string { return "agent: " + e.err.Error() }
-func (e *unhealthyError) Unwrap() error { return e.err }
+var (
+	errNoNode    = errors.New("node")  //nolint:gochecknoglobals // a constant: the Lease waits for its Node
+	errUnhealthy = errors.New("agent") //nolint:gochecknoglobals // a constant: the agent does not work
+)
 
 // renew writes the Lease once; draining is zero except for the last write.
 func (k *Keeper) renew(ctx context.Context, draining time.Time) error {
 	// A start takes some time, so the first renewal does not depend on health.
 	if err := k.config.Healthy(); err != nil && k.written && draining.IsZero() {
-		return &unhealthyError{err}
+		return fmt.Errorf("%w: %w", errUnhealthy, err)
 	}
 	for conflicts := 0; ; {
 		if !k.read {
@@ -50,7 +46,7 @@ func (k *Keeper) renew(ctx context.Context, draining time.Time) error {
 		case k.last != nil && !draining.IsZero() && k.superseded():
 			return nil // the other agent has it, and lives
 		case k.last != nil:
-			err = k.put(ctx, k.next(draining))
+			err = k.write(ctx, k.lease("PUT").Name(k.name).Body(k.next(draining)))
 		case !draining.IsZero():
 			return nil // the Lease was deleted
 		default:
@@ -77,13 +73,9 @@ func (k *Keeper) renew(ctx context.Context, draining time.Time) error {
 	}
 }
 
-// get reads the Lease.
 func (k *Keeper) get(ctx context.Context) error {
 	l := &coordinationv1.Lease{}
-	err := k.do(ctx, func(ctx context.Context) error {
-		return k.config.Client.CoordinationV1().RESTClient().Get().Namespace(k.config.Namespace).
-			Resource("leases").Name(k.name).Timeout(k.config.timeout).MaxRetries(0).Do(ctx).Into(l)
-	})
+	err := k.send(ctx, k.lease("GET").Name(k.name), l)
 	k.count(func(s *Stats) { s.Reads++ })
 	switch {
 	case apierrors.IsNotFound(err):
@@ -105,12 +97,10 @@ func (k *Keeper) get(ctx context.Context) error {
 // delete, and a Lease of an earlier Node is collected anyway.
 func (k *Keeper) create(ctx context.Context) error {
 	node := &corev1.Node{}
-	err := k.do(ctx, func(ctx context.Context) error {
-		return k.config.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(k.config.Node).
-			Param("resourceVersion", "0").Timeout(k.config.timeout).MaxRetries(0).Do(ctx).Into(node)
-	})
+	r := k.config.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(k.config.Node).Param("resourceVersion", "0")
+	err := k.send(ctx, r, node)
 	if apierrors.IsNotFound(err) {
-		return &noNodeError{err}
+		return fmt.Errorf("%w: %w", errNoNode, err)
 	}
 	if err != nil {
 		return fmt.Errorf("node %s: %w", k.config.Node, err)
@@ -121,24 +111,13 @@ func (k *Keeper) create(ctx context.Context) error {
 	l.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: node.Name, UID: node.UID,
 	}}
-	return k.take(ctx, func(ctx context.Context, out *coordinationv1.Lease) error {
-		return k.config.Client.CoordinationV1().RESTClient().Post().Namespace(k.config.Namespace).
-			Resource("leases").Timeout(k.config.timeout).MaxRetries(0).Body(l).Do(ctx).Into(out)
-	})
+	return k.write(ctx, k.lease("POST").Body(l))
 }
 
-func (k *Keeper) put(ctx context.Context, l *coordinationv1.Lease) error {
-	return k.take(ctx, func(ctx context.Context, out *coordinationv1.Lease) error {
-		return k.config.Client.CoordinationV1().RESTClient().Put().Namespace(k.config.Namespace).
-			Resource("leases").Name(k.name).Timeout(k.config.timeout).MaxRetries(0).Body(l).Do(ctx).Into(out)
-	})
-}
-
-// take sends a write and keeps the Lease from the response.
-func (k *Keeper) take(ctx context.Context, send func(context.Context, *coordinationv1.Lease) error) error {
+// write sends a write and keeps the Lease from the response.
+func (k *Keeper) write(ctx context.Context, r *rest.Request) error {
 	out, sent := &coordinationv1.Lease{}, time.Now()
-	err := k.do(ctx, func(ctx context.Context) error { return send(ctx, out) })
-	if err != nil {
+	if err := k.send(ctx, r, out); err != nil {
 		return fmt.Errorf("lease %s: %w", k.name, err)
 	}
 	k.last, k.read = out, true
@@ -147,13 +126,14 @@ func (k *Keeper) take(ctx context.Context, send func(context.Context, *coordinat
 	return nil
 }
 
-// do bounds a request in time. client-go's own retries are off: Run retries, because it counts
-// tries and checks whether ctx has ended meanwhile.
-func (k *Keeper) do(ctx context.Context, request func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, k.config.timeout)
-	defer cancel()
+// lease returns a request for Leases of the namespace.
+func (k *Keeper) lease(verb string) *rest.Request {
+	return k.config.Client.CoordinationV1().RESTClient().Verb(verb).Namespace(k.config.Namespace).Resource("leases")
+}
+
+func (k *Keeper) send(ctx context.Context, r *rest.Request, into runtime.Object) error {
 	k.count(func(s *Stats) { s.Requests++ })
-	return request(ctx)
+	return conditions.Send(ctx, r, k.config.timeout, into)
 }
 
 // hasOurs reports whether the Lease is the one that this agent has acquired.
@@ -169,7 +149,6 @@ func (k *Keeper) superseded() bool {
 	return k.written && k.last != nil && !k.hasOurs() && DrainingSince(k.last).IsZero()
 }
 
-// next returns the Lease to be written.
 func (k *Keeper) next(draining time.Time) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{}
 	if k.last != nil {
@@ -180,39 +159,33 @@ func (k *Keeper) next(draining time.Time) *coordinationv1.Lease {
 	if l.Annotations == nil {
 		l.Annotations = map[string]string{}
 	}
-	// The list has all live agents, whichever of them has the Lease.
-	if l.Annotations[AnnotationHolders] = k.list(l, now.Time); l.Annotations[AnnotationHolders] == "" {
-		delete(l.Annotations, AnnotationHolders)
+	annotate := func(key, value string) {
+		if value == "" {
+			delete(l.Annotations, key)
+		} else {
+			l.Annotations[key] = value
+		}
 	}
+	// The list has all live agents, whichever of them has the Lease.
+	annotate(AnnotationHolders, k.list(l, now.Time))
 	if k.superseded() {
 		return l // the rest is the other agent's
 	}
 	if k.last != nil && !k.hasOurs() {
-		transitions := int32(1)
-		if l.Spec.LeaseTransitions != nil {
-			transitions = *l.Spec.LeaseTransitions + 1
-		}
-		l.Spec.LeaseTransitions = &transitions
+		l.Spec.LeaseTransitions = new(ptr.Deref(l.Spec.LeaseTransitions, 0) + 1)
 	}
-	seconds := int32(k.config.Duration / time.Second)
-	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.AcquireTime = &k.config.Node, &seconds, &k.acquired
-	if l.Labels == nil {
-		l.Labels = map[string]string{}
-	}
-	l.Labels[LabelComponent] = ComponentAgent
+	l.Spec.HolderIdentity, l.Spec.AcquireTime = &k.config.Node, &k.acquired
+	l.Spec.LeaseDurationSeconds = new(int32(k.config.Duration / time.Second))
+	metav1.SetMetaDataLabel(&l.ObjectMeta, LabelComponent, ComponentAgent)
 	l.Annotations[AnnotationTypes] = strings.Join(k.types(), ",")
-	delete(l.Annotations, AnnotationVersion)
-	if k.config.Version != "" {
-		l.Annotations[AnnotationVersion] = k.config.Version
-	}
-	delete(l.Annotations, AnnotationDegraded)
-	if lacks := strings.Join(k.config.Degraded(), "\n"); lacks != "" {
-		l.Annotations[AnnotationDegraded] = lacks[:min(len(lacks), maxDegraded)]
-	}
-	delete(l.Annotations, AnnotationDraining)
+	annotate(AnnotationVersion, k.config.Version)
+	lacks := strings.Join(k.config.Degraded(), "\n")
+	annotate(AnnotationDegraded, lacks[:min(len(lacks), maxDegraded)])
+	since := ""
 	if !draining.IsZero() {
-		l.Annotations[AnnotationDraining] = draining.UTC().Format(time.RFC3339)
+		since = draining.UTC().Format(time.RFC3339)
 	}
+	annotate(AnnotationDraining, since)
 	return l
 }
 
@@ -229,17 +202,15 @@ func (k *Keeper) types() []string {
 	return types
 }
 
-// outcomeOf returns the outcome for an error of renew.
 func outcomeOf(err error) conditions.Outcome {
-	if unhealthy := (*unhealthyError)(nil); errors.As(err, &unhealthy) {
+	switch outcome := conditions.OutcomeOf(err); {
+	case errors.Is(err, errUnhealthy):
 		return Unhealthy
-	}
-	if noNode := (*noNodeError)(nil); errors.As(err, &noNode) {
+	case errors.Is(err, errNoNode):
 		return conditions.NodeMissing
-	}
-	outcome := conditions.OutcomeOf(err)
-	if outcome == conditions.NodeMissing {
+	case outcome == conditions.NodeMissing:
 		return conditions.Refused // 404: the namespace does not exist
+	default:
+		return outcome
 	}
-	return outcome
 }
