@@ -1,7 +1,7 @@
 package events
 
 import (
-	"errors"
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -54,23 +54,12 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	for _, d := range []struct {
-		at       *time.Duration
-		standard time.Duration
-	}{
-		{&c.PatchEvery, 10 * time.Second},
-		{&c.PatchMost, time.Minute},
-		// kubelet's restart back-off reaches 5 min: a container that is killed again and again
-		// stays one series.
-		{&c.Idle, 10 * time.Minute},
-		{&c.SaveEvery, 10 * time.Second},
-		{&c.PodWait, 5 * time.Second},
-		{&c.Timeout, 10 * time.Second},
-	} {
-		if *d.at <= 0 {
-			*d.at = d.standard
-		}
-	}
+	c.PatchEvery, c.PatchMost = cmp.Or(c.PatchEvery, 10*time.Second), cmp.Or(c.PatchMost, time.Minute)
+	// kubelet's restart back-off reaches 5 min: a container that is killed again and again stays one
+	// series.
+	c.Idle = cmp.Or(c.Idle, 10*time.Minute)
+	c.SaveEvery, c.PodWait = cmp.Or(c.SaveEvery, 10*time.Second), cmp.Or(c.PodWait, 5*time.Second)
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
 	if c.Fault == nil {
 		c.Fault = func(Stage) {}
 	}
@@ -78,22 +67,6 @@ func (c Config) withDefaults() Config {
 		c.Acked = func(time.Time) {}
 	}
 	return c
-}
-
-func (c *Config) validate() error {
-	var errs []error
-	for _, f := range []struct {
-		name string
-		is   bool
-	}{
-		{"node", c.Node != ""}, {"client", c.Client != nil}, {"pods", c.Pods != nil},
-		{"dir", c.Dir != ""}, {"journal dir", c.JournalDir != ""}, {"log", c.Log != nil},
-	} {
-		if !f.is {
-			errs = append(errs, errors.New(f.name+" is missing"))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // Stage is a point in the processing of an Event where a kill may interrupt it.

@@ -1,5 +1,5 @@
-// Package events reports problems and changed conditions to the cluster as core/v1
-// Events: on the pod that the fault hit, and on the Node.
+// Package events reports problems and changed conditions to the cluster as core/v1 Events: on the pod
+// that the fault hit, and on the Node.
 //
 // Occurrences of one rule on one object are a series: one Event, whose name is derived from the
 // series and whose count is absolute. So sending it again changes nothing, and no Event is lost
@@ -10,17 +10,11 @@
 //	journal entry → Feed → table (fold) → sender → API server
 //	                         └→ events.json, from time to time
 //
-// The table follows from the journal's entries alone; recorded acknowledgements are only a hint.
+// The journal is the write-ahead log: an entry is in it before anything is sent. A [Feed] delivers its
+// entries without gaps or repetitions, and the table is saved with the number of the last entry folded.
+// After a kill -9 the saved table is loaded and gets the later entries again. So it follows from the
+// entries alone; recorded acknowledgements are only a hint.
+//
 // The package decides nothing about problems: it does not report what the engine doesn't announce
 // (pending, muted, hidden by its cause).
-//
-// # The journal
-//
-// The sender reads the journal's entries from a [Feed], without gaps or repetitions.
-//
-// The journal is the write-ahead log: an entry is in it before anything is sent. A sender folds
-// entries into its own state. From time to time it saves that state with the sequence number of
-// the last entry folded. After a kill -9 it loads the state and gets the entries after that
-// number again. So the state must follow from the entries alone, and sending again must be
-// harmless (deterministic names, absolute counts).
 package events

@@ -73,10 +73,9 @@ func (f *Feed) Add(e journal.Entry) {
 	case e.Seq == 0 && len(f.queue) == MaxQueue:
 		f.lost++
 	case e.Seq == 0 || !f.missing && len(f.queue) < MaxQueue:
-		f.queue = append(f.queue, Item{
-			Seq: e.Seq, Now: e.Now, Transitions: slices.Clone(e.Transitions),
-			Kernel: e.Event != nil && e.Event.CPU != event.NoCPU, Event: evidence(&e),
-		})
+		it := itemOf(&e)
+		it.Transitions = slices.Clone(it.Transitions)
+		f.queue = append(f.queue, it)
 	default:
 		f.missing = true
 	}
@@ -130,22 +129,16 @@ func (f *Feed) Drain(fold func(Item)) (seq, lost uint64, err error) {
 		written := f.written()
 		n, err := f.read(fold)
 		lost += n
-		if err != nil {
+		// Entries that neither wait nor are in the files are gone.
+		if gone := min(last, written); err == nil && gone > f.seq {
+			lost += gone - f.seq
+			f.seq = gone
+		}
+		if err != nil || last > f.seq {
 			f.mu.Lock()
 			f.missing = true
 			f.mu.Unlock()
 			return f.seq, lost, err
-		}
-		// Entries that neither wait nor are in the files are gone.
-		if gone := min(last, written); gone > f.seq {
-			lost += gone - f.seq
-			f.seq = gone
-		}
-		if last > f.seq {
-			f.mu.Lock()
-			f.missing = true
-			f.mu.Unlock()
-			return f.seq, lost, nil
 		}
 	}
 	// Numbers of entries that a kill may still lose are used again.
@@ -162,10 +155,7 @@ func (f *Feed) read(fold func(Item)) (lost uint64, err error) {
 			f.seq = e.Seq
 		}
 		if len(e.Transitions) > 0 {
-			fold(Item{
-				Seq: e.Seq, Now: e.Now, Transitions: e.Transitions,
-				Kernel: e.Event != nil && e.Event.CPU != event.NoCPU, Event: evidence(&e),
-			})
+			fold(itemOf(&e))
 		}
 		return nil
 	})
@@ -175,16 +165,13 @@ func (f *Feed) read(fold func(Item)) (lost uint64, err error) {
 	return lost, nil
 }
 
-// evidence returns a copy of the event that makes a problem fire, or nil. It copies because the
-// source may reuse the original.
-func evidence(e *journal.Entry) *event.Event {
-	if e.Event == nil {
-		return nil
+// itemOf returns the part of an entry that a sender gets. It copies the event, because the source may
+// reuse the original.
+func itemOf(e *journal.Entry) Item {
+	it := Item{Seq: e.Seq, Now: e.Now, Transitions: e.Transitions, Kernel: e.Event != nil && e.Event.CPU != event.NoCPU}
+	fires := func(t problem.Transition) bool { return t.Problem != nil && t.Problem.State == problem.Firing }
+	if e.Event != nil && slices.ContainsFunc(e.Transitions, fires) {
+		it.Event = e.Event.Clone()
 	}
-	for i := range e.Transitions {
-		if p := e.Transitions[i].Problem; p != nil && p.State == problem.Firing {
-			return e.Event.Clone()
-		}
-	}
-	return nil
+	return it
 }

@@ -17,14 +17,13 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
 const (
 	// maxMessage is the API's limit for an Event's message, in bytes.
 	maxMessage = 1024
-	// maxReason is the API's limit for a reason.
-	maxReason = 128
 	// How many of a pod's labels, and how many bytes of them, are copied to its Events, in the
 	// order of their keys. kubelet copies them all, but a pod may have a megabyte of them.
 	maxLabels     = 64
@@ -35,6 +34,7 @@ const (
 // about. namespace is the one of Events on the Node; empty: default.
 func (s *series) render(node, namespace string, find func(uid string) (pods.Pod, bool)) *corev1.Event {
 	e := &corev1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Name: s.name(node), Annotations: s.annotations()},
 		Reason:              s.Reason,
 		Message:             s.text(find),
 		Type:                corev1.EventTypeWarning,
@@ -48,8 +48,6 @@ func (s *series) render(node, namespace string, find func(uid string) (pods.Pod,
 	if s.Severity == problem.Info {
 		e.Type = corev1.EventTypeNormal
 	}
-	e.Name = s.name(node)
-	e.Annotations = s.annotations()
 	if s.Pod != "" {
 		e.Namespace, e.Labels = s.Where.Namespace, boundedLabels(s.Where.Labels)
 		e.InvolvedObject = corev1.ObjectReference{
@@ -90,10 +88,9 @@ func (s *series) text(find func(uid string) (pods.Pod, bool)) string {
 	return display.Cut(m, maxMessage-len(note)) + note
 }
 
-// annotations returns the facts of the latest occurrence.
 func (s *series) annotations() map[string]string {
 	f := s.Event.Facts()
-	f.Doc = display.Safe(s.Doc, maxReason)
+	f.Doc = display.Safe(s.Doc, conditions.MaxReason)
 	return f.Annotations()
 }
 
@@ -120,34 +117,9 @@ func patch(e *corev1.Event, facts bool) ([]byte, error) {
 	return b, nil
 }
 
-// bounded limits a message to an Event's maximum.
-func bounded(m string) string { return display.Bounded(m, maxMessage) }
-
 // reason makes a reason CamelCase, as Events and conditions require: rules are checked for that
 // when they are loaded, reports of third parties are not.
-func reason(r string) string {
-	isUpper := func(c byte) bool { return c >= 'A' && c <= 'Z' }
-	isLower := func(c byte) bool { return c >= 'a' && c <= 'z' }
-	out := make([]byte, 0, min(len(r), maxReason))
-	begin := true
-	for i := 0; i < len(r) && len(out) < maxReason; i++ {
-		c := r[i]
-		switch {
-		case begin && isLower(c):
-			c -= 'a' - 'A'
-		case isUpper(c) || isLower(c) || c >= '0' && c <= '9' && len(out) > 0:
-		default:
-			begin = true
-			continue
-		}
-		begin = false
-		out = append(out, c)
-	}
-	if len(out) == 0 {
-		return "Problem"
-	}
-	return string(out)
-}
+func reason(r string) string { return cmp.Or(conditions.CamelCase(r), "Problem") }
 
 func boundedLabels(labels map[string]string) map[string]string {
 	if len(labels) == 0 {

@@ -10,7 +10,6 @@ import (
 // podLook is how often a pod that is not known yet is looked up.
 const podLook = 250 * time.Millisecond
 
-// write is one request to be sent.
 type write struct {
 	s                 *series
 	event             *corev1.Event
@@ -41,8 +40,7 @@ func (k *Sink) send(ctx context.Context) {
 // flushFor bounds the time that Run takes after its ctx has ended to send pending counts.
 const flushFor = 3 * time.Second
 
-// flush sends pending counts before they are due, within flushFor and with one try for each
-// request.
+// flush sends pending counts before they are due, within flushFor and with one try for each request.
 func (k *Sink) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushFor)
 	defer cancel()
@@ -138,7 +136,6 @@ func (k *Sink) locate(s *series, now time.Time) bool {
 	return false
 }
 
-// request sends a request and records the answer.
 func (k *Sink) request(run context.Context, w *write) {
 	ctx, cancel := context.WithTimeout(run, k.cfg.Timeout)
 	defer cancel()

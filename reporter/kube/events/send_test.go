@@ -16,7 +16,7 @@ func (l listedAt) Known(at time.Time) bool   { return !time.Time(l).Before(at) }
 // lookingUp returns a sink and a series of a pod that it looks up.
 func lookingUp(from PodSource) (*Sink, *series) {
 	k := &Sink{cfg: Config{Pods: from}.withDefaults(), table: newTable()}
-	k.table.rules["oom-kill"] = &rule{}
+	k.table.rules["oom-kill"] = &RuleStats{}
 	return k, &series{Rule: "oom-kill", Pod: "shop-1", Count: 1}
 }
 

@@ -39,8 +39,8 @@ type Sink struct {
 // New returns a Sink that continues where the last one ended, however it ended. If there was
 // none, it begins after the journal's latest entry.
 func New(cfg Config) (*Sink, error) {
-	if err := cfg.validate(); err != nil {
-		return nil, fmt.Errorf("events: %w", err)
+	if cfg.Node == "" || cfg.Dir == "" || cfg.JournalDir == "" || cfg.Client == nil || cfg.Pods == nil || cfg.Log == nil {
+		return nil, errors.New("events: node, client, pods, folders and log are needed")
 	}
 	k := &Sink{cfg: cfg.withDefaults(), poke: make(chan struct{}, 1), api: clientWriter{cfg.Client}, stats: Stats{Requests: map[conditions.Outcome]uint64{}}}
 	k.file = statefile.File{Path: filepath.Join(cfg.Dir, StateFile), Durable: true, Written: func() { k.cfg.Fault(StageWritten) }}
@@ -76,13 +76,10 @@ func New(cfg Config) (*Sink, error) {
 	return k, nil
 }
 
-// Add adds an entry that the journal was given, in order, for the next Flush. It does not block.
-// Of the entry it keeps only the problems and conditions that its transitions point to, and a
-// copy of the event of a firing problem.
+// Add adds an entry that the journal was given, in order, for the next Flush, like [Feed.Add].
 func (k *Sink) Add(e journal.Entry) { k.feed.Add(e) }
 
-// Flush sends the added entries, which the journal has. Entries with numbers above seq are lost
-// from the journal.
+// Flush sends the added entries, like [Feed.Flush].
 func (k *Sink) Flush(seq uint64) { k.feed.Flush(seq) }
 
 // Run sends until ctx ends. Then it sends pending counts, for a short time, and saves its state.
@@ -121,7 +118,6 @@ func (k *Sink) Run(ctx context.Context) error {
 	return nil
 }
 
-// drain folds the available entries.
 func (k *Sink) drain() {
 	seq, lost, err := k.feed.Drain(func(it Item) {
 		k.mu.Lock()

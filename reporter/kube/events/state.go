@@ -24,13 +24,13 @@ type state struct {
 	Order      uint64                    `json:"order"`
 	Lost       uint64                    `json:"lost,omitempty"`
 	Series     []series                  `json:"series,omitempty"`
-	Rules      map[string]rule           `json:"rules,omitempty"`
+	Rules      map[string]RuleStats      `json:"rules,omitempty"`
 	Conditions map[string]problem.Status `json:"conditions,omitempty"`
 }
 
 // state returns a copy of the table without the series that are over, and those series.
 func (t *table) state(node string, seq uint64, now time.Time, idle time.Duration) (st state, over []*series) {
-	st = state{Version: stateVersion, Node: node, Seq: seq, Order: t.order, Lost: t.lost, Conditions: maps.Clone(t.conditions), Rules: make(map[string]rule, len(t.rules))}
+	st = state{Version: stateVersion, Node: node, Seq: seq, Order: t.order, Lost: t.lost, Conditions: maps.Clone(t.conditions), Rules: t.counters()}
 	for _, s := range t.list {
 		if s.over(now, idle) {
 			over = append(over, s)
@@ -47,12 +47,18 @@ func (t *table) state(node string, seq uint64, now time.Time, idle time.Duration
 		}
 		st.Series = append(st.Series, c)
 	}
+	return st, over
+}
+
+// counters returns a copy of the rules' counters.
+func (t *table) counters() map[string]RuleStats {
+	out := make(map[string]RuleStats, len(t.rules))
 	for name, r := range t.rules {
 		c := *r
 		c.Unreported, c.Dropped = maps.Clone(r.Unreported), maps.Clone(r.Dropped)
-		st.Rules[name] = c
+		out[name] = c
 	}
-	return st, over
+	return out
 }
 
 // over reports whether a series is over, so that the next occurrence begins a new one. If the clock
@@ -65,14 +71,13 @@ func (s *series) over(now time.Time, idle time.Duration) bool {
 func (t *table) remove(over []*series) {
 	for _, s := range over {
 		delete(t.live, s.key())
-		if !s.free() {
+		if !s.key().free() {
 			t.own--
 		}
 	}
 	t.list = slices.DeleteFunc(t.list, func(s *series) bool { return t.live[s.key()] != s })
 }
 
-// load restores the state that an earlier process saved.
 func (t *table) load(st *state) error {
 	t.order, t.lost = st.Order, st.Lost
 	for name, r := range st.Rules {
@@ -88,4 +93,98 @@ func (t *table) load(st *state) error {
 		t.add(s)
 	}
 	return nil
+}
+
+// saveFarBehind is how many entries the saved state may be behind even without a change: the
+// journal must not drop entries that would be needed after a restart.
+const saveFarBehind = 4096
+
+// endWithin is how long entries wait for a save that ends series. A disk that takes longer is
+// hanging: then the series go on.
+const endWithin = time.Second
+
+type saveResult struct {
+	seq  uint64
+	at   time.Time // the time of the saved state
+	over []*series // the series left out of it
+	err  error
+}
+
+// needsSave reports whether the state has changed, or a series is over.
+func (k *Sink) needsSave(now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.change || k.seq-k.saved > saveFarBehind {
+		return true
+	}
+	for _, s := range k.table.list {
+		if s.over(now, k.cfg.Idle) {
+			return true
+		}
+	}
+	return false
+}
+
+// snapshot returns the state as of the latest folded entry without the series that are over, and
+// those series.
+func (k *Sink) snapshot(now time.Time) (state, []*series) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.change = false
+	return k.table.state(k.cfg.Node, k.seq, now, k.cfg.Idle)
+}
+
+// write writes a state to the disk.
+func (k *Sink) write(st state, over []*series, at time.Time) saveResult {
+	err := k.file.Save(&st)
+	if err == nil {
+		k.cfg.Fault(StageSaved)
+	}
+	return saveResult{seq: st.Seq, at: at, over: over, err: err}
+}
+
+// startSave saves the current state, and returns the channel for the result. New entries need not
+// wait for the disk unless series end: a series ends only when the file is written without it. No
+// entry may be folded meanwhile, so that it counts for the same series after a kill. In that case
+// startSave waits, and returns nil if the save has ended in time.
+func (k *Sink) startSave(now time.Time) <-chan saveResult {
+	st, over := k.snapshot(now)
+	result := make(chan saveResult, 1)
+	go func() { result <- k.write(st, over, now) }()
+	if len(over) == 0 {
+		return result
+	}
+	timer := time.NewTimer(endWithin)
+	defer timer.Stop()
+	select {
+	case r := <-result:
+		k.saveEnded(r)
+		return nil
+	case <-timer.C:
+		return result
+	}
+}
+
+// saveEnded handles the result of a save. It reports whether the file lacks a series that has
+// gone on meanwhile: then the next save is due at once.
+func (k *Sink) saveEnded(r saveResult) (again bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r.err != nil {
+		k.change = true
+		k.cfg.Log.Error("can't save the state of Events", "error", r.err)
+		return false
+	}
+	k.saved = r.seq
+	gone := slices.DeleteFunc(slices.Clone(r.over), func(s *series) bool { return !s.over(r.at, k.cfg.Idle) })
+	k.table.remove(gone)
+	return len(gone) < len(r.over)
+}
+
+// save saves the state while no entries are folded.
+func (k *Sink) save(now time.Time) error {
+	st, over := k.snapshot(now)
+	r := k.write(st, over, now)
+	k.saveEnded(r)
+	return r.err
 }

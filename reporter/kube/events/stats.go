@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
@@ -37,13 +39,15 @@ type Stats struct {
 	LastAcked time.Time // of the last accepted request; zero: none
 }
 
-// RuleStats counts a rule's occurrences. Once all is sent, the counts of its Events on the Node
-// and Dropped add up to Happened, and those of its Events on pods and Unreported to OnPods.
+// RuleStats has the counters and the budget of a rule or a condition type. Once all is sent, the
+// counts of its Events on the Node and Dropped add up to Happened, and those of its Events on pods and
+// Unreported to OnPods.
 type RuleStats struct {
-	Happened   uint64
-	OnPods     uint64
-	Unreported map[string]uint64 // on their pods; by Astray reason
-	Dropped    map[string]uint64 // by Astray reason
+	Happened   uint64            `json:"happened"`          // occurrences to be reported on the Node
+	OnPods     uint64            `json:"onPods,omitempty"`  // occurrences to be reported on a pod
+	Unreported map[string]uint64 `json:"untold,omitempty"`  // of OnPods, those not reported there, by Astray reason
+	Dropped    map[string]uint64 `json:"dropped,omitempty"` // by Astray reason
+	Free       time.Time         `json:"free,omitzero"`     // when the whole budget will be available again
 }
 
 // Stats returns a copy of the counters.
@@ -52,10 +56,7 @@ func (k *Sink) Stats() Stats {
 	defer k.mu.Unlock()
 	st := k.stats
 	st.Requests = maps.Clone(st.Requests)
-	st.Rules = make(map[string]RuleStats, len(k.table.rules))
-	for name, r := range k.table.rules {
-		st.Rules[name] = RuleStats{Happened: r.Happened, OnPods: r.OnPods, Unreported: maps.Clone(r.Unreported), Dropped: maps.Clone(r.Dropped)}
-	}
+	st.Rules = k.table.counters()
 	st.LostEntries, st.Series = k.table.lost, len(k.table.list)
 	for _, s := range k.table.list {
 		if s.dirty() {
@@ -63,4 +64,44 @@ func (k *Sink) Stats() Stats {
 		}
 	}
 	return st
+}
+
+// Describe implements prometheus.Collector.
+func (k *Sink) Describe(ch chan<- *prometheus.Desc) {
+	happened, dropped, unreported := ruleDescs() // there may be no rules yet
+	ch <- happened
+	ch <- dropped
+	ch <- unreported
+	prometheus.DescribeByCollect(k, ch)
+}
+
+func ruleDescs() (happened, dropped, unreported *prometheus.Desc) {
+	return prometheus.NewDesc("kernosis_events_occurred_total", "Occurrences that belong in Events on the node, by rule: those counted in Events, and dropped ones.", []string{"rule"}, nil),
+		prometheus.NewDesc("kernosis_events_dropped_total", "Occurrences that are not counted in any Event, by rule and reason.", []string{"rule", "reason"}, nil),
+		prometheus.NewDesc("kernosis_events_not_on_pod_total", "Occurrences that are counted in the node's Event but not in one of the pod, by rule and reason.", []string{"rule", "reason"}, nil)
+}
+
+// Collect implements prometheus.Collector. Requests are counted elsewhere, together with those of
+// other objects.
+func (k *Sink) Collect(ch chan<- prometheus.Metric) {
+	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	gauge := func(name, help string, v int) {
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, float64(v))
+	}
+	s := k.Stats()
+	happened, dropped, unreported := ruleDescs()
+	for rule, r := range s.Rules {
+		counter(happened, r.Happened, rule)
+		for reason, n := range r.Dropped {
+			counter(dropped, n, rule, reason)
+		}
+		for reason, n := range r.Unreported {
+			counter(unreported, n, rule, reason)
+		}
+	}
+	counter(prometheus.NewDesc("kernosis_events_lost_entries_total", "Journal entries that were lost before their Events could be created.", nil, nil), s.LostEntries)
+	gauge("kernosis_event_series", "Events whose count the agent is updating.", s.Series)
+	gauge("kernosis_event_series_waiting", "Events whose latest count the API server does not have.", s.Waiting)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 )
@@ -22,9 +23,8 @@ const (
 	conditionPrefix = "condition/"
 )
 
-// table has all series and counters: it is a fold over the journal's entries. The same entries
-// give the same table, whatever was sent meanwhile, because series are removed only when the
-// table is saved.
+// table has all series and counters: it is a fold over the journal's entries. The same entries give the
+// same table, whatever was sent meanwhile, because series are removed only when the table is saved.
 type table struct {
 	// Bounds, which tests change.
 	max    int           // number of series, each up to 4 KiB of memory
@@ -34,25 +34,16 @@ type table struct {
 	live       map[key]*series
 	list       []*series // by Order
 	own        int       // number of those that count towards max
-	rules      map[string]*rule
+	rules      map[string]*RuleStats
 	conditions map[string]problem.Status
 	order      uint64
 	lost       uint64 // journal entries
 }
 
-// rule has the counters and the budget of a rule or a condition type.
-type rule struct {
-	Happened   uint64            `json:"happened"`         // occurrences to be reported on the Node
-	OnPods     uint64            `json:"onPods,omitempty"` // occurrences to be reported on a pod
-	Unreported map[string]uint64 `json:"untold,omitempty"` // of OnPods, those not reported there, by reason
-	Dropped    map[string]uint64 `json:"dropped,omitempty"`
-	Free       time.Time         `json:"free,omitzero"` // when the whole budget will be available again
-}
-
 func newTable() *table {
 	return &table{
 		max: 1000, burst: 20, refill: 30 * time.Second,
-		live: map[key]*series{}, rules: map[string]*rule{}, conditions: map[string]problem.Status{},
+		live: map[key]*series{}, rules: map[string]*RuleStats{}, conditions: map[string]problem.Status{},
 	}
 }
 
@@ -72,7 +63,6 @@ type reporting struct {
 	id          string // of a permanent problem; else empty
 }
 
-// fold adds an entry to the table.
 func (t *table) fold(it *Item) {
 	for i := range it.Transitions {
 		switch tr := &it.Transitions[i]; {
@@ -210,7 +200,7 @@ func (t *table) condition(it *Item, c *problem.Condition) {
 }
 
 // rule returns the counters for a name, and the name under which they are stored.
-func (t *table) rule(name string) (string, *rule) {
+func (t *table) rule(name string) (string, *RuleStats) {
 	if r := t.rules[name]; r != nil {
 		return name, r
 	}
@@ -220,21 +210,21 @@ func (t *table) rule(name string) (string, *rule) {
 			return name, r
 		}
 	}
-	r := &rule{}
+	r := &RuleStats{}
 	t.rules[name] = r
 	return name, r
 }
 
 // count counts occurrences in their series, and begins the series if necessary. It returns nil if
 // the series must not begin.
-func (t *table) count(r *rule, k key, o *reporting) *series {
+func (t *table) count(r *RuleStats, k key, o *reporting) *series {
 	s := t.live[k]
 	if s == nil {
 		if s = t.begin(r, k, o); s == nil {
 			return nil
 		}
 	}
-	s.Severity, s.Reason, s.Message, s.About = o.severity, reason(o.reason), bounded(o.message), o.about
+	s.Severity, s.Reason, s.Message, s.About = o.severity, reason(o.reason), display.Bounded(o.message, maxMessage), o.about
 	s.Doc, s.Event = o.doc, o.event
 	s.Mixed = s.Mixed || s.Object != o.object
 	if s.Last.Before(o.last) || s.Last.After(o.item.Now) { // later than now: the clock was set back
@@ -254,9 +244,8 @@ func (t *table) count(r *rule, k key, o *reporting) *series {
 	return s
 }
 
-func (t *table) begin(r *rule, k key, o *reporting) *series {
-	free := strings.HasPrefix(k.rule, conditionPrefix) || k.pod == "" && k.part == ""
-	switch {
+func (t *table) begin(r *RuleStats, k key, o *reporting) *series {
+	switch free := k.free(); {
 	case free && len(t.list)-t.own >= reserve:
 		return nil
 	case !free && (t.own >= t.max || !r.admit(o.item.Now, t.burst, t.refill)):
@@ -281,19 +270,19 @@ func (t *table) begin(r *rule, k key, o *reporting) *series {
 func (t *table) add(s *series) {
 	t.live[s.key()] = s
 	t.list = append(t.list, s)
-	if !s.free() {
+	if !s.key().free() {
 		t.own++
 	}
 }
 
 // free reports whether the series counts towards the reserve instead of max.
-func (s *series) free() bool {
-	return strings.HasPrefix(s.Rule, conditionPrefix) || s.Pod == "" && s.Part == ""
+func (k key) free() bool {
+	return strings.HasPrefix(k.rule, conditionPrefix) || k.pod == "" && k.part == ""
 }
 
 // admit takes one series from the rule's budget. The budget is a token bucket, stored as the time
 // at which it will be full again.
-func (r *rule) admit(now time.Time, burst int, refill time.Duration) bool {
+func (r *RuleStats) admit(now time.Time, burst int, refill time.Duration) bool {
 	free := r.Free
 	// More than a whole bucket ahead: the clock was set back.
 	if free.Before(now) || free.Sub(now) > time.Duration(burst)*refill {

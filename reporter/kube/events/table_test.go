@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
@@ -336,7 +338,7 @@ func TestText(t *testing.T) {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
-	long := series{Message: bounded(strings.Repeat("ä\x1b\n", 1000)), Unreported: 1, Count: 2}
+	long := series{Message: display.Bounded(strings.Repeat("ä\x1b\n", 1000), maxMessage), Unreported: 1, Count: 2}
 	if got := long.text(shop); len(got) > maxMessage || !strings.HasSuffix(got, "…"+" (1 of 2 not reported on their pods)") || strings.ContainsAny(got, "\x1b\n") {
 		t.Errorf("%d bytes: %q", len(got), got)
 	}
@@ -345,7 +347,7 @@ func TestText(t *testing.T) {
 func TestReason(t *testing.T) {
 	for in, want := range map[string]string{
 		"OOMKilling": "OOMKilling", "ntp is down": "NtpIsDown", "disk-full_now": "DiskFullNow", "9lives": "Lives", "": "Problem",
-		"\x1b[31m": "M", "…": "Problem", strings.Repeat("A", 300): strings.Repeat("A", maxReason),
+		"\x1b[31m": "M", "…": "Problem", strings.Repeat("A", 300): strings.Repeat("A", conditions.MaxReason),
 	} {
 		if got := reason(in); got != want {
 			t.Errorf("%q gives %q, want %q", in, got, want)
@@ -387,7 +389,7 @@ func FuzzReason(f *testing.F) {
 	f.Add("ntp is down")
 	f.Fuzz(func(t *testing.T, in string) {
 		got := reason(in)
-		if got == "" || len(got) > maxReason || got[0] < 'A' || got[0] > 'Z' || strings.ContainsFunc(got, func(r rune) bool {
+		if got == "" || len(got) > conditions.MaxReason || got[0] < 'A' || got[0] > 'Z' || strings.ContainsFunc(got, func(r rune) bool {
 			return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9')
 		}) {
 			t.Errorf("%q gives %q", in, got)
@@ -398,7 +400,7 @@ func FuzzReason(f *testing.F) {
 func FuzzText(f *testing.F) {
 	f.Add("killed in pod u1", "u1")
 	f.Fuzz(func(t *testing.T, message, about string) {
-		s := series{Message: bounded(message), About: "u1", Unreported: 3, Count: 9, Mixed: true}
+		s := series{Message: display.Bounded(message, maxMessage), About: "u1", Unreported: 3, Count: 9, Mixed: true}
 		got := s.text(func(string) (pods.Pod, bool) { return pods.Pod{Namespace: "n", Name: "p"}, about != "" })
 		if len(got) > maxMessage || strings.ContainsAny(got, "\x00\n\r\x1b") {
 			t.Errorf("%q", got)
