@@ -21,19 +21,20 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // ElectionName is the name of the election's Lease. No agent's Lease can have this name.
 const ElectionName = "controller.kernosis.io"
-
-// stopWithin is how long pending writes may take at the end.
-const stopWithin = 10 * time.Second
 
 // Config configures a manager.
 type Config struct {
@@ -62,9 +63,8 @@ type Election struct {
 	Lease, Renew, Retry time.Duration
 }
 
-// New returns a manager. Its Start runs the added parts until its context ends, and then returns
-// nil. With an election, it waits until it is elected; Start returns an error when it loses the
-// election.
+// New returns a manager. Its Start runs the added parts until its context ends, and then returns nil.
+// With an election, it waits until it is elected; Start returns an error when it loses the election.
 func New(to *rest.Config, c Config) (manager.Manager, error) {
 	m, err := c.manager(to)
 	if err != nil {
@@ -74,9 +74,6 @@ func New(to *rest.Config, c Config) (manager.Manager, error) {
 }
 
 func (c *Config) manager(to *rest.Config) (manager.Manager, error) {
-	if c.Namespace == "" {
-		return nil, errors.New("no namespace")
-	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -85,14 +82,13 @@ func (c *Config) manager(to *rest.Config) (manager.Manager, error) {
 		Cache:                  cache.Options{ByObject: c.ByObject, NewInformer: c.NewInformer},
 		Logger:                 logr.FromSlogHandler(c.Log.Handler()),
 		Metrics:                metricsserver.Options{BindAddress: "0"},
-		HealthProbeBindAddress: orNone(c.HealthListen),
+		HealthProbeBindAddress: cmp.Or(c.HealthListen, "0"), // 0: none; empty: its own default
 	}
 	// With the priority queue of this version workers may wait for ever at shutdown
 	// (kubernetes-sigs/controller-runtime#3538). v0.25 fixes that, but needs another minor
 	// version of Kubernetes' libraries.
 	o.Controller.UsePriorityQueue = new(false)
-	stop := stopWithin
-	o.GracefulShutdownTimeout = &stop
+	o.GracefulShutdownTimeout = new(10 * time.Second) // for pending writes
 	var early earlyMapper
 	if c.Kinds != nil {
 		o.MapperProvider = func(to *rest.Config, client *http.Client) (meta.RESTMapper, error) {
@@ -102,15 +98,14 @@ func (c *Config) manager(to *rest.Config) (manager.Manager, error) {
 		}
 	}
 	if c.Election.Enabled {
-		if err := c.Election.setDefaults(); err != nil {
-			return nil, err
-		}
-		lock, err := c.Election.lock(to, c.Namespace)
+		e := &c.Election
+		e.Lease, e.Renew, e.Retry = cmp.Or(e.Lease, 15*time.Second), cmp.Or(e.Renew, 10*time.Second), cmp.Or(e.Retry, 2*time.Second)
+		lock, err := e.lock(to, c.Namespace)
 		if err != nil {
 			return nil, err
 		}
 		o.LeaderElection, o.LeaderElectionResourceLockInterface = true, lock
-		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = &c.Election.Lease, &c.Election.Renew, &c.Election.Retry
+		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = &e.Lease, &e.Renew, &e.Retry
 		// Safe because nothing is written after Start has returned: the process ends.
 		o.LeaderElectionReleaseOnCancel = true
 	}
@@ -141,14 +136,6 @@ func (m *earlyMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*m
 	return m.RESTMapper.RESTMapping(kind, versions...)
 }
 
-func (e *Election) setDefaults() error {
-	if e.Lease < 0 || e.Renew < 0 || e.Retry < 0 {
-		return fmt.Errorf("election: lease %s, renewal %s, retry %s: want none negative", e.Lease, e.Renew, e.Retry)
-	}
-	e.Lease, e.Renew, e.Retry = cmp.Or(e.Lease, 15*time.Second), cmp.Or(e.Renew, 10*time.Second), cmp.Or(e.Retry, 2*time.Second)
-	return nil
-}
-
 // lock returns the Lease of the election. It has its own client, so that requests waiting for
 // another client's rate limit do not cost the leadership.
 func (e *Election) lock(to *rest.Config, namespace string) (resourcelock.Interface, error) {
@@ -177,11 +164,31 @@ func synced(c cache.Cache) healthz.Checker {
 	}
 }
 
-// orNone returns an address for controller-runtime, which would replace an empty one by its own
-// default.
-func orNone(address string) string {
-	if address == "" {
-		return "0"
+const (
+	// Failures are retried after firstRetry, then twice as long, at most lastRetry.
+	firstRetry, lastRetry = 50 * time.Millisecond, 30 * time.Second
+	// syncTimeout is practically unlimited: if a list takes minutes, or permission is revoked,
+	// the rest of the process must go on. The problem is logged, and the process isn't ready.
+	syncTimeout = 365 * 24 * time.Hour
+)
+
+// Reconcile adds a reconciler with the sources that it watches to a manager. It reconciles
+// nothing before all of them have been listed, so it must be added last.
+func Reconcile(m manager.Manager, name string, workers int, r reconcile.Reconciler, watched ...source.Source) error {
+	options := controller.Options{
+		Reconciler: r, MaxConcurrentReconciles: workers, CacheSyncTimeout: syncTimeout,
+		SkipNameValidation: new(true), // tests add controllers with the same name
+		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 	}
-	return address
+	options.DefaultFromConfig(m.GetControllerOptions())
+	work, err := controller.NewUnmanaged(name, options)
+	if err != nil {
+		return err
+	}
+	for _, s := range watched {
+		if err := work.Watch(s); err != nil {
+			return err
+		}
+	}
+	return m.Add(work)
 }

@@ -18,15 +18,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// DefaultServedEvery is the interval of one request for a small list.
-const DefaultServedEvery = 10 * time.Second
+// servedEvery is the interval of one request for a small list.
+const servedEvery = 10 * time.Second
 
 // Served describes kinds that an API server may not serve, such as those of CRDs that are not
 // installed yet.
 type Served struct {
 	Group schema.GroupVersion
 	Kinds []string
-	Every time.Duration // between checks; 0: [DefaultServedEvery]
 	// Missing is called once with the kinds that are not served. May be nil.
 	Missing func(kinds []string)
 	Log     *slog.Logger // nil: none
@@ -55,9 +54,6 @@ func WhenServed(m manager.Manager, s Served, parts ...Part) (remove func(), err 
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
-	}
-	if s.Every == 0 {
-		s.Every = DefaultServedEvery
 	}
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
@@ -100,12 +96,11 @@ func (w *served) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(w.Every):
+		case <-time.After(servedEvery):
 		}
 	}
 }
 
-// missing returns the kinds that are not served.
 func (w *served) missing() ([]string, error) {
 	list, err := w.api.ServerResourcesForGroupVersion(w.Group.String())
 	if apierrors.IsNotFound(err) {
@@ -115,12 +110,7 @@ func (w *served) missing() ([]string, error) {
 		return nil, err
 	}
 	return slices.DeleteFunc(slices.Clone(w.Kinds), func(kind string) bool {
-		for i := range list.APIResources {
-			if list.APIResources[i].Kind == kind {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind })
 	}), nil
 }
 

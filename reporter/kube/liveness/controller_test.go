@@ -364,8 +364,8 @@ func TestWriteIsForTheNodeThatWasLookedAt(t *testing.T) {
 	node := b.server.Node(t)
 	old := b.get(node)
 	b.set(node, "A", "True", "JustNow")
-	r := &reconciler{client: b.client}
-	if err := r.patch(t.Context(), old, []change{{Type: "A", Status: corev1.ConditionUnknown, Reason: lease.ReasonUnknown}}); err == nil || !strings.Contains(err.Error(), "modified") {
+	r := &reconciler{client: b.client, counts: newCounts()}
+	if _, err := r.write(t.Context(), old, []change{{Type: "A", Status: corev1.ConditionUnknown, Reason: lease.ReasonUnknown}}); err == nil || !strings.Contains(err.Error(), "modified") {
 		t.Errorf("got %v, want a conflict", err)
 	}
 	if got := b.has(node, "A"); got != "True JustNow" {

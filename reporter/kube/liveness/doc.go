@@ -7,25 +7,22 @@
 //
 // An agent is silent when its Lease (package lease) has not changed for a period, by the
 // controller's own clock. So nodes' clocks do not matter, and a controller that has just started
-// waits a full period for each agent first.
+// waits a full period for each agent first. An agent that returns writes its conditions itself.
 //
-//   - Only types that the agent's Lease lists are written, with the reason
-//     AgentStatusUnknown, or AgentStatusNeverUpdated if the Node has no such condition.
-//     Kubernetes' own types are never written.
+//   - Only types that the agent's Lease lists are written, with the reason AgentStatusUnknown, or
+//     AgentStatusNeverUpdated if the Node has no such condition. Kubernetes' own types never are.
 //   - If an agent's DaemonSet pod is on a node that never had a Lease, the types from the
-//     configuration, or else the types that most reporting agents list, are set to Unknown
-//     with AgentStatusNeverUpdated. Existing conditions are left alone: another client reports
-//     them. Conditions set this way are removed again when an agent comes that does not list
-//     them, or when the pod is gone.
+//     configuration, or else those that most reporting agents list, are set to Unknown with
+//     AgentStatusNeverUpdated. Existing conditions are left alone: another client reports them. The
+//     new ones are removed when an agent comes that does not list them, or when the pod is gone.
 //   - A Lease marked as draining has a longer period: its agent is being replaced. If by then no
-//     DaemonSet of the agents wants a pod on the node, the agent is not being replaced, and its
-//     conditions are removed. The same applies if its Lease is deleted instead.
+//     DaemonSet of the agents wants a pod on the node, its conditions are removed. The same applies
+//     if its Lease is deleted instead.
 //   - While many agents of a zone miss renewals together, each has three periods: the API
-//     server is short of CPU, or was unavailable. See lease.Crowd.
+//     server is short of CPU, or was unavailable. See [lease.Crowd].
 //   - If most agents of a zone are silent, writes in it are slowed. If all agents of all zones
 //     are silent, nothing is written, and afterwards each agent has a full period again: then
 //     it is more likely that the controller or the API was cut off.
-//   - An agent that returns writes its conditions itself, without the controller.
 //
 // A Lease whose Node is gone is left to the garbage collector: the Node owns it.
 //

@@ -25,8 +25,7 @@ func (p periods) patient(times int) periods {
 	return p
 }
 
-// observation is what was seen of one node. Times are by the controller's clock, except
-// renewTime.
+// observation is what was seen of one node. Times are by the controller's clock, except renewTime.
 type observation struct {
 	node      bool // the Node exists
 	nodeUID   types.UID
@@ -49,7 +48,6 @@ type observation struct {
 	unwanted bool         // the agent has DaemonSets, but none wants a pod on the node
 }
 
-// state is the state of a node's agent.
 type state string
 
 const (

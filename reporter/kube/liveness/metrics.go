@@ -15,7 +15,6 @@ const (
 	waitAsked  = "api_asked" // by a 429
 )
 
-// counts are the controller's counters.
 type counts struct {
 	writes  *prometheus.CounterVec // by outcome
 	changes *prometheus.CounterVec // by reason

@@ -1,6 +1,7 @@
 package liveness
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -38,7 +39,7 @@ func plan(s state, o *observation, has []corev1.NodeCondition, common []string, 
 			if find(has, t) == nil {
 				out = append(out, change{
 					Type: t, Status: corev1.ConditionUnknown, Reason: lease.ReasonNeverUpdated,
-					Message: "the agent's pod is on the node, but the agent has never reported", Since: at(now),
+					Message: "the agent's pod is on the node, but the agent has never reported", Since: new(metav1.NewTime(now)),
 				})
 			}
 		}
@@ -52,12 +53,7 @@ func plan(s state, o *observation, has []corev1.NodeCondition, common []string, 
 		out = append(out, leftovers(o, has)...)
 	}
 	out = slices.DeleteFunc(out, func(c change) bool { return conditions.CheckType(c.Type) != nil })
-	slices.SortFunc(out, func(a, b change) int {
-		if a.Type < b.Type {
-			return -1
-		}
-		return 1 // types are unique
-	})
+	slices.SortFunc(out, func(a, b change) int { return cmp.Compare(a.Type, b.Type) })
 	return out
 }
 
@@ -75,7 +71,7 @@ func unknown(out []change, t string, renewTime time.Time, has []corev1.NodeCondi
 		return out
 	}
 	if old == nil || old.Status != c.Status {
-		c.Since = at(now)
+		c.Since = new(metav1.NewTime(now))
 	}
 	return append(out, c)
 }
@@ -92,7 +88,7 @@ func remains(o *observation, has []corev1.NodeCondition) (out []change) {
 			continue
 		}
 		ours := c.Reason == lease.ReasonUnknown || c.Reason == lease.ReasonNeverUpdated
-		if ours || !c.LastHeartbeatTime.IsZero() && c.LastHeartbeatTime.Before(at(o.renewTime.Add(lastWrites))) {
+		if ours || !c.LastHeartbeatTime.IsZero() && c.LastHeartbeatTime.Before(new(metav1.NewTime(o.renewTime.Add(lastWrites)))) {
 			out = append(out, change{Patch: "delete", Type: t})
 		}
 	}
@@ -128,9 +124,4 @@ func find(has []corev1.NodeCondition, t string) *corev1.NodeCondition {
 		}
 	}
 	return nil
-}
-
-func at(t time.Time) *metav1.Time {
-	m := metav1.NewTime(t)
-	return &m
 }

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,8 +35,7 @@ type reconciler struct {
 }
 
 const (
-	// retryAtLeast and retryAtMost bound how soon a write that had to wait asks for a permit
-	// again.
+	// retryAtLeast and retryAtMost bound how soon a write that had to wait asks for a permit again.
 	retryAtLeast, retryAtMost = time.Second, 10 * time.Second
 	// afterConflict gives the cache time to receive the newer Node.
 	afterConflict = 200 * time.Millisecond
@@ -73,17 +71,25 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	switch {
 	case err == nil:
 		return reconcile.Result{RequeueAfter: after}, nil
-	case ended(ctx):
+	case ctx.Err() != nil:
 		return reconcile.Result{}, nil // the controller ends
 	}
 	return r.failed(node.Name, outcome, err)
 }
 
-// write sends one patch and counts it.
+// write sends one patch and counts it. It is for the Node as it was read, or as the last patch has left
+// it: any later writer may have been its agent. If it fails, the Node is reconciled again.
 func (r *reconciler) write(ctx context.Context, node *corev1.Node, changes []change) (conditions.Outcome, error) {
-	err := r.patch(ctx, node, changes)
+	body, err := encode(node.ResourceVersion, changes)
+	if err != nil {
+		return conditions.Refused, err
+	}
+	patched, err := conditions.Patch(ctx, r.client, node.Name, lease.Controller, defaultTimeout, body)
 	outcome := conditions.OutcomeOf(err)
-	if err == nil || !ended(ctx) {
+	if err == nil {
+		node.ResourceVersion = patched.ResourceVersion
+	}
+	if err == nil || ctx.Err() == nil {
 		r.counts.wrote(outcome, changes)
 	}
 	return outcome, err
@@ -92,9 +98,8 @@ func (r *reconciler) write(ctx context.Context, node *corev1.Node, changes []cha
 // refuses reports whether an outcome may come from a policy.
 func refuses(o conditions.Outcome) bool { return o == conditions.Refused || o == conditions.Forbidden }
 
-// singly writes one by one the changes that the API has refused together, so that one of them
-// does not hold up the others. A type that is refused alone is left out for a while, on all
-// Nodes.
+// singly writes one by one the changes that the API has refused together, so that one of them does not
+// hold up the others. A type that is refused alone is left out for a while, on all Nodes.
 func (r *reconciler) singly(ctx context.Context, node *corev1.Node, changes []change) (conditions.Outcome, error) {
 	// If even an empty change is refused, permission is missing.
 	if outcome, err := r.write(ctx, node, changes[:0]); err != nil {
@@ -130,8 +135,6 @@ func (r *reconciler) allowed(changes []change, after time.Duration, now time.Tim
 	}), after
 }
 
-func ended(ctx context.Context) bool { return ctx.Err() != nil }
-
 // failed returns when a failed write is retried.
 func (r *reconciler) failed(node string, outcome conditions.Outcome, err error) (reconcile.Result, error) {
 	switch outcome {
@@ -140,9 +143,8 @@ func (r *reconciler) failed(node string, outcome conditions.Outcome, err error) 
 	case conditions.Conflict:
 		return reconcile.Result{RequeueAfter: afterConflict + rand.N(afterConflict)}, nil
 	}
-	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		r.config.Log.Warn("API server asked to wait", "node", node, "outcome", string(outcome), "seconds", seconds)
-		asked := time.Duration(seconds) * time.Second
+	if asked := conditions.AskedDelay(err); asked > 0 {
+		r.config.Log.Warn("API server asked to wait", "node", node, "outcome", string(outcome), "seconds", int(asked.Seconds()))
 		r.mu.Lock()
 		if until := time.Now().Add(asked); until.After(r.pause) {
 			r.pause = until
@@ -196,18 +198,4 @@ func (r *reconciler) permit(j *judgement, now time.Time) time.Duration {
 	wait := time.Duration(float64(j.zone.quiet) / r.config.SlowRate / 10 * float64(time.Second))
 	wait = min(max(wait, retryAtLeast), retryAtMost)
 	return wait/2 + rand.N(wait)
-}
-
-// patch writes to the Node as it was read, or as the last patch has left it: any later writer may
-// have been its agent. If it fails, the Node is reconciled again.
-func (r *reconciler) patch(ctx context.Context, node *corev1.Node, changes []change) error {
-	body, err := encode(node.ResourceVersion, changes)
-	if err != nil {
-		return err
-	}
-	patched, err := conditions.Patch(ctx, r.client, node.Name, lease.Controller, defaultTimeout, body)
-	if err == nil {
-		node.ResourceVersion = patched.ResourceVersion
-	}
-	return err
 }

@@ -1,8 +1,10 @@
 package liveness
 
 import (
+	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,6 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
@@ -47,9 +53,17 @@ func (t *tracker) of(node string) *observation {
 	return o
 }
 
-// tidy removes a node if neither Node, Lease nor pod exist any more.
-func (t *tracker) tidy(node string) {
-	if o := t.nodes[node]; o != nil && !o.node && !o.lease && len(o.pods) == 0 {
+// lose records that something of a node is gone. It removes the node if neither Node, Lease nor pod
+// exist any more.
+func (t *tracker) lose(node string, gone func(o *observation)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.nodes[node]
+	if o == nil {
+		return
+	}
+	gone(o)
+	if !o.node && !o.lease && len(o.pods) == 0 {
 		delete(t.nodes, node)
 	}
 }
@@ -77,8 +91,7 @@ func (t *tracker) seeNode(n *corev1.Node, now time.Time) {
 	}
 }
 
-// takenBack reports whether another client has overwritten a condition that the controller has
-// set.
+// takenBack reports whether another client has overwritten a condition that the controller has set.
 func takenBack(spokenFor []string, n *corev1.Node) bool {
 	return slices.ContainsFunc(spokenFor, func(t string) bool {
 		c := find(n.Status.Conditions, t)
@@ -96,15 +109,6 @@ func zoneOf(n *corev1.Node) string {
 	return region + "/" + zone
 }
 
-func (t *tracker) loseNode(name string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if o := t.nodes[name]; o != nil {
-		o.node, o.nodeUID, o.object = false, "", nil
-		t.tidy(name)
-	}
-}
-
 // seeLease records a Lease. It returns whether to reconcile the Node: a mere renewal is expected
 // and needs no action, and a timer fires if the next one is missing.
 func (t *tracker) seeLease(node string, l *coordinationv1.Lease, now time.Time) bool {
@@ -112,10 +116,7 @@ func (t *tracker) seeLease(node string, l *coordinationv1.Lease, now time.Time) 
 	defer t.mu.Unlock()
 	o := t.of(node)
 	before, _ := judge(o, now, t.periods)
-	says := time.Time{}
-	if l.Spec.RenewTime != nil {
-		says = l.Spec.RenewTime.Time
-	}
+	says := ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}).Time
 	if !o.heard || !says.Equal(o.renewTime) {
 		o.renewed, o.renewTime = now, says
 	}
@@ -136,18 +137,6 @@ func ownerOf(l *coordinationv1.Lease) types.UID {
 	return ""
 }
 
-// loseLease records that a Lease was deleted. Its agent stays as silent as it was, and has left
-// the conditions that it listed.
-func (t *tracker) loseLease(node string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if o := t.nodes[node]; o != nil {
-		o.lease = false
-		t.tidy(node)
-	}
-}
-
-// seePod records a pod of the agent on a node.
 func (t *tracker) seePod(p *corev1.Pod, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,16 +149,6 @@ func (t *tracker) seePod(p *corev1.Pod, now time.Time) {
 	}
 }
 
-func (t *tracker) losePod(p *corev1.Pod) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if o := t.nodes[p.Spec.NodeName]; o != nil {
-		delete(o.pods, p.UID)
-		t.tidy(p.Spec.NodeName)
-	}
-}
-
-// seeSet records a DaemonSet of the agents.
 func (t *tracker) seeSet(d *appsv1.DaemonSet) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -204,6 +183,20 @@ func (t *tracker) unwanted(n *corev1.Node) bool {
 	return len(t.sets) > 0
 }
 
+// Wants reports whether a DaemonSet would create a pod on a Node: its node selector and required
+// affinity match the Node, and it tolerates the Node's taints. Pods of DaemonSets tolerate
+// Kubernetes' own taints, such as those of cordoned Nodes.
+func Wants(d *appsv1.DaemonSet, n *corev1.Node) bool {
+	pod := &corev1.Pod{Spec: d.Spec.Template.Spec}
+	if selected, _ := nodeaffinity.GetRequiredNodeAffinity(pod).Match(n); !selected { // the API server has checked the terms
+		return false
+	}
+	_, repelled := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
+		return t.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(t.Key, "node.kubernetes.io/")
+	}, true)
+	return !repelled
+}
+
 // runs reports whether a pod belongs to a DaemonSet, is on a node, and is not ending.
 func runs(p *corev1.Pod) bool {
 	of := metav1.GetControllerOf(p)
@@ -221,7 +214,6 @@ type judgement struct {
 	halted bool
 }
 
-// judge returns the current judgement of a node.
 func (t *tracker) judge(node string, now time.Time) judgement {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -291,4 +283,78 @@ func (t *tracker) all(now time.Time) view {
 	defer t.mu.Unlock()
 	t.look(now)
 	return t.view
+}
+
+const (
+	// A zone is slowed when more than minOutage of its agents, and more than shareOutage of all,
+	// are silent: the node lifecycle controller's numbers.
+	minOutage   = 2
+	shareOutage = 0.55
+)
+
+// zoneView counts the agents of one zone.
+type zoneView struct {
+	agents int // with a Lease
+	quiet  int // of these, those that are late or silent
+	crowd  int // of these, those in a crowd: see lease.InCrowd
+	// longest is the longest period of these that are not draining.
+	longest time.Duration
+	// patience is the number of periods without a renewal after which an agent is silent.
+	patience int
+}
+
+func (z zoneView) slowed() bool {
+	return z.quiet > minOutage && float64(z.quiet) > shareOutage*float64(z.agents)
+}
+
+// view summarizes all agents at one time.
+type view struct {
+	at     time.Time
+	zones  map[string]zoneView
+	states map[state]int
+	halted bool // all agents of all zones are quiet
+	// common are the types that more than half of the reporting agents list; sorted.
+	common []string
+}
+
+func assess(all iter.Seq[*observation], now time.Time, p periods) view {
+	v := view{at: now, zones: map[string]zoneView{}, states: map[state]int{}}
+	listed := map[string]int{}
+	agents, quiet, reporting := 0, 0, 0
+	for o := range all {
+		s, _ := judge(o, now, p)
+		if !o.node {
+			continue
+		}
+		v.states[s]++
+		z := v.zones[o.zone]
+		switch s {
+		case stateLate, stateSilent:
+			z.agents, z.quiet = z.agents+1, z.quiet+1
+			agents, quiet = agents+1, quiet+1
+			if period := o.period(p); lease.InCrowd(now.Sub(o.renewed), period) {
+				z.crowd++
+				if !o.draining {
+					z.longest = max(z.longest, period)
+				}
+			}
+		case stateReporting, stateDraining:
+			z.agents++
+			agents, reporting = agents+1, reporting+1
+			for _, t := range o.types {
+				listed[t]++
+			}
+		case stateNone, stateStarting, stateNever:
+		}
+		v.zones[o.zone] = z
+	}
+	// One or two agents that are silent together are not an outage.
+	v.halted = quiet == agents && quiet > minOutage
+	for t, n := range listed {
+		if 2*n > reporting {
+			v.common = append(v.common, t)
+		}
+	}
+	slices.Sort(v.common)
+	return v
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -20,23 +19,6 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
-
-// byObject configures what the cache keeps of the watched objects.
-func byObject(namespace string, pods labels.Selector) map[client.Object]cache.ByObject {
-	agents := labels.SelectorFromSet(labels.Set{lease.LabelComponent: lease.ComponentAgent})
-	return map[client.Object]cache.ByObject{
-		&corev1.Node{}: {Transform: trimNode},
-		&coordinationv1.Lease{}: {
-			Namespaces: map[string]cache.Config{namespace: {LabelSelector: agents}}, Transform: trimLease,
-		},
-		&corev1.Pod{}: {
-			Namespaces: map[string]cache.Config{namespace: {LabelSelector: pods}}, Transform: trimPod,
-		},
-		&appsv1.DaemonSet{}: {
-			Namespaces: map[string]cache.Config{namespace: {}}, Transform: trimSet,
-		},
-	}
-}
 
 // trimNode keeps a Node's names, labels, conditions, whether it accepts pods, and our own
 // annotations: some 4 KiB instead of 20. The manager's other controllers use it too.
@@ -64,15 +46,7 @@ func trimNode(object any) (any, error) {
 	return out, nil
 }
 
-// ownAnnotations is the prefix of Kernosis' annotations.
 const ownAnnotations = "kernosis.io/"
-
-func trimLease(object any) (any, error) {
-	if l, ok := object.(*coordinationv1.Lease); ok {
-		l.ManagedFields = nil
-	}
-	return object, nil
-}
 
 func trimPod(object any) (any, error) {
 	p, ok := object.(*corev1.Pod)
@@ -125,7 +99,7 @@ func (t *tracker) nodeHandler() handler.TypedEventHandler[*corev1.Node, reconcil
 		t.seeNode(n, time.Now())
 		return n.Name
 	}, func(n *corev1.Node) string {
-		t.loseNode(n.Name)
+		t.lose(n.Name, func(o *observation) { o.node, o.nodeUID, o.object = false, "", nil })
 		return ""
 	})
 }
@@ -142,14 +116,15 @@ func (t *tracker) leaseHandler() handler.TypedEventHandler[*coordinationv1.Lease
 		if !ok {
 			return ""
 		}
-		t.loseLease(node)
+		// Its agent stays as silent as it was, and has left the conditions that it listed.
+		t.lose(node, func(o *observation) { o.lease = false })
 		return node
 	})
 }
 
 func (t *tracker) podHandler() handler.TypedEventHandler[*corev1.Pod, reconcile.Request] {
 	gone := func(p *corev1.Pod) string {
-		t.losePod(p)
+		t.lose(p.Spec.NodeName, func(o *observation) { delete(o.pods, p.UID) })
 		return p.Spec.NodeName
 	}
 	return seen(func(p *corev1.Pod) string {
