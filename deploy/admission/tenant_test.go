@@ -63,9 +63,7 @@ func newTenantCluster(t *testing.T) *tenantCluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.reader, err = pods.NewReader(kube, c.node); err != nil {
-		t.Fatal(err)
-	}
+	c.reader = &pods.Reader{Client: kube, Node: c.node}
 	for _, o := range []client.Object{
 		&v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: "my-pod"}, Spec: v1alpha1.OperationSetSpec{AdjacencyList: []v1alpha1.Node{
 			{ID: 0, To: []int32{1}}, {ID: 1, Operation: "tenant-pod", To: []int32{2}}, {ID: 2, Operation: "tenant-container", Dependences: []int32{1}},

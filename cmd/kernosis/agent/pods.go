@@ -63,10 +63,7 @@ func (p *parts) openPods() (err error) {
 
 // podsOfServer returns a source that watches the API server.
 func podsOfServer(of *cluster, seen *probes) (*podSource, error) {
-	whole, err := pods.NewReader(of.api, of.node)
-	if err != nil {
-		return nil, err
-	}
+	var err error
 	c := pods.Config{Node: of.node}
 	if seen.wantsPods() {
 		c.Whole = seen.whole()
@@ -77,7 +74,7 @@ func podsOfServer(of *cluster, seen *probes) (*podSource, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &podSource{nodePods: watch, run: watch.Run, whole: whole}, nil
+	return &podSource{nodePods: watch, run: watch.Run, whole: &pods.Reader{Client: of.api, Node: of.node}}, nil
 }
 
 // podsOfKubelet returns a source that polls kubelet, and polls at once when an unknown pod is looked

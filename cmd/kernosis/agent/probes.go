@@ -134,11 +134,7 @@ func (p *probes) open(sources *collector.Sources) error {
 		p.log.Info("kubelet's probe counters are not read: failures without a socket error are missed", "reason", why)
 	}
 	if p.cfg.cluster != nil && p.cfg.Probes.KubeletEvents {
-		words, err := pods.NewEvents(p.cfg.cluster.unlimited)
-		if err != nil {
-			return err
-		}
-		c.Words = words
+		c.Words = &pods.Events{Client: p.cfg.cluster.unlimited}
 	}
 	p.observer = observe.New(c)
 	for _, pr := range p.agent.engine.Problems() {

@@ -279,7 +279,11 @@ func TestPodThatWasDeleted(t *testing.T) {
 	p := server.Pod(t, server.Namespace(t), "short-lived", node)
 	await.Until(t, "the pod is known", time.Minute, func() bool { _, ok := watch.Pod(string(p.UID)); return ok })
 	server.DeletePod(t, p.Namespace, p.Name)
-	await.Until(t, "the pod is gone", time.Minute, func() bool { return watch.Gone() == 1 })
+	await.Until(t, "the pod is gone", time.Minute, func() bool {
+		_, there := watch.Named(p.Namespace, p.Name)
+		_, known := watch.Pod(string(p.UID))
+		return !there && known
+	})
 	a.report(kill(string(p.UID)))
 	a.sent(1)
 	on := a.onPod(p)

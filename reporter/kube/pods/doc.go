@@ -9,7 +9,6 @@
 //
 // [Events] requests kubelet's Events about the probes of one pod from the API server.
 //
-// It does so when a probe has failed and nothing else explains why, pod by pod. A watch of Events
-// would send the Events of all nodes to each agent, which is too much for the API server of a big
-// cluster.
+// It does so when a probe has failed and nothing else explains why, pod by pod. A watch of Events would
+// send the Events of all nodes to each agent, which is too much for the API server of a big cluster.
 package pods

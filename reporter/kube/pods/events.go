@@ -2,7 +2,6 @@ package pods
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,23 +23,14 @@ const (
 	maxEvents = 200
 )
 
-// Events reads Events about probes. It is safe for concurrent use. It needs permission to list
-// events.
-type Events struct{ client kubernetes.Interface }
+// Events reads Events about probes. It is safe for concurrent use. It needs permission to list events.
+type Events struct{ Client kubernetes.Interface }
 
 var _ observe.Words = (*Events)(nil)
 
-// NewEvents returns an Events that uses client.
-func NewEvents(client kubernetes.Interface) (*Events, error) {
-	if client == nil {
-		return nil, errors.New("list events of probes: a client is needed")
-	}
-	return &Events{client}, nil
-}
-
 // Unhealthy returns kubelet's messages about the pod's probes, the newest first.
 func (e *Events) Unhealthy(ctx context.Context, namespace, podUID string) ([]observe.Unhealthy, error) {
-	list, err := e.client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
+	list, err := e.Client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.Set{"involvedObject.uid": podUID, "reason": reason}.String(),
 		// From the server's cache: etcd would read all Events of the namespace.
 		ResourceVersion: "0", Limit: maxEvents,
@@ -60,16 +50,8 @@ func (e *Events) Unhealthy(ctx context.Context, namespace, podUID string) ([]obs
 
 // read extracts the message about a probe from an Event.
 func read(e *corev1.Event) (observe.Unhealthy, bool) {
-	u := observe.Unhealthy{PodUID: string(e.InvolvedObject.UID), Message: e.Message, At: e.LastTimestamp.Time, Count: int(e.Count)}
-	if s := e.Series; s != nil { // events.k8s.io
-		u.At, u.Count = s.LastObservedTime.Time, int(s.Count)
-	}
-	if u.At.IsZero() {
-		u.At = e.EventTime.Time
-	}
-	if u.At.IsZero() {
-		u.At = e.CreationTimestamp.Time
-	}
+	u := observe.Unhealthy{PodUID: string(e.InvolvedObject.UID), Message: e.Message}
+	u.At, u.Count = LastOccurrence(e)
 	u.Count = max(1, u.Count)
 	var ok bool
 	if u.Container, ok = containerOf(e.InvolvedObject.FieldPath); !ok {
@@ -81,6 +63,21 @@ func read(e *corev1.Event) (observe.Unhealthy, bool) {
 	}
 	u.At = u.At.Round(0).In(time.UTC)
 	return u, true
+}
+
+// LastOccurrence returns when what an Event reports happened last, and how often it did so far. The
+// fields differ between core/v1 and events.k8s.io.
+func LastOccurrence(e *corev1.Event) (at time.Time, count int) {
+	at, count = e.LastTimestamp.Time, int(e.Count)
+	if s := e.Series; s != nil {
+		at, count = s.LastObservedTime.Time, int(s.Count)
+	}
+	for _, other := range []time.Time{e.EventTime.Time, e.CreationTimestamp.Time} {
+		if at.IsZero() {
+			at = other
+		}
+	}
+	return at, count
 }
 
 // containerOf parses "spec.containers{app}" and "spec.initContainers{app}".

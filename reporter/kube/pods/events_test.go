@@ -41,10 +41,7 @@ func TestUnhealthy(t *testing.T) {
 	write("e", pod, "spec.containers{app}", "Unhealthy", "Something else failed", 0)
 	write("f", pod, "", "Unhealthy", refused, 0)
 
-	l, err := pods.NewEvents(server.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := &pods.Events{Client: server.Client()}
 	// The server's cache may be a moment behind.
 	await.UntilShown(t, "2 events", 30*time.Second, func() (bool, string) {
 		list, err := l.Unhealthy(t.Context(), ns, string(pod.UID))
@@ -70,15 +67,9 @@ func TestUnhealthy(t *testing.T) {
 
 // Without permission, the error says what could not be done.
 func TestUnhealthyIsForbidden(t *testing.T) {
-	if _, err := pods.NewEvents(nil); err == nil {
-		t.Error("a lister without a client")
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	l, err := pods.NewEvents(cluster.Server(t).Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := &pods.Events{Client: cluster.Server(t).Client()}
 	if _, err := l.Unhealthy(ctx, "default", "u"); err == nil {
 		t.Error("no error")
 	}

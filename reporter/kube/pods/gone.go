@@ -55,12 +55,6 @@ func (g *gone) find(uid string, now time.Time) (p Pod, own, ok bool) {
 	return l.pod, l.uids[0] == uid, true
 }
 
-func (g *gone) size() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.queue)
-}
-
 // forget drops the pods that have been remembered long enough.
 func (g *gone) forget(now time.Time) {
 	for len(g.queue) > 0 && now.Sub(g.queue[0].at) >= g.remember {

@@ -8,8 +8,7 @@ import (
 	nodepods "github.com/kernosis/kernosis/collector/pods"
 )
 
-// Listed has the pods of complete lists, for use without an API server. It is safe for concurrent
-// use.
+// Listed has the pods of complete lists, for use without an API server. It is safe for concurrent use.
 type Listed struct {
 	gone   *gone
 	first  chan struct{} // closed with the first list

@@ -2,7 +2,6 @@ package pods
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -50,7 +49,6 @@ type Watch struct {
 	gone     *gone
 	handed   cache.ResourceEventHandlerRegistration
 	whole    *Whole
-	once     sync.Once
 }
 
 // byUID indexes pods by each UID that the names of their cgroups may contain.
@@ -58,19 +56,21 @@ const byUID = "uid"
 
 // New returns a Watch without pods until Run is called.
 func New(cfg Config) (*Watch, error) {
-	if cfg.Client == nil && cfg.Whole == nil || cfg.Node == "" {
-		return nil, errors.New("watch pods: client and node are needed")
-	}
 	w := &Watch{gone: newGone(remember, maxGone), whole: cfg.Whole}
-	ofNode := func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", cfg.Node).String()
-	}
+	var lists *cache.ListWatch
+	var client any = cfg.Client
+	var of runtime.Object = &metav1.PartialObjectMetadata{}
 	keep := trim
 	if cfg.Whole != nil {
-		w.informer, keep = w.newInformer(cfg.Whole.listWatch(ofNode), cfg.Whole.Client, &corev1.Pod{}), cfg.Whole.trim
+		pods := cfg.Whole.Client.CoreV1().Pods(metav1.NamespaceAll)
+		lists = listWatch(&w.streams, cfg.Node, pods.List, pods.Watch)
+		client, of, keep = cfg.Whole.Client, &corev1.Pod{}, cfg.Whole.trim
 	} else {
-		w.informer = w.newInformer(listWatch(cfg.Client, ofNode), cfg.Client, &metav1.PartialObjectMetadata{})
+		pods := cfg.Client.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
+		lists = listWatch(&w.streams, cfg.Node, pods.List, pods.Watch)
 	}
+	from := cache.ToListWatcherWithWatchListSemantics(lists, client)
+	w.informer = cache.NewSharedIndexInformer(from, of, 0, cache.Indexers{byUID: uidsOf})
 	if err := w.informer.SetTransform(keep); err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
@@ -93,41 +93,77 @@ func New(cfg Config) (*Watch, error) {
 	return w, nil
 }
 
-func (w *Watch) newInformer(l *cache.ListWatch, client any, of runtime.Object) cache.SharedIndexInformer {
-	return cache.NewSharedIndexInformer(
-		cache.ToListWatcherWithWatchListSemantics(w.streams.note(l), client), of, 0, cache.Indexers{byUID: uidsOf},
-	)
-}
-
-// listWatch lists and watches the metadata of pods.
-func listWatch(client metadata.Interface, of func(*metav1.ListOptions)) *cache.ListWatch {
-	pods := client.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
+// listWatch lists and watches the pods of a node, and tracks the watches in s.
+func listWatch[L runtime.Object](
+	s *streams, node string, list func(context.Context, metav1.ListOptions) (L, error), begin cache.WatchFuncWithContext,
+) *cache.ListWatch {
+	ofNode := fields.OneTermEqualSelector("spec.nodeName", node).String()
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			of(&o)
-			return pods.List(ctx, o)
+			o.FieldSelector = ofNode
+			return list(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			of(&o)
-			return pods.Watch(ctx, o)
+			o.FieldSelector = ofNode
+			w, err := begin(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			begun := &stream{Interface: w, of: s}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.open, s.opened = begun, time.Now()
+			return begun, nil
 		},
 	}
 }
 
+// settle is how long a new watch gets to deliver pods that were created while there was none; it
+// takes milliseconds.
+const settle = time.Second
+
+// streams tracks whether a watch is open. An informer does not report that: it stays synced after
+// its first list, and retries silently if connections are refused.
+type streams struct {
+	mu     sync.Mutex
+	open   *stream // nil: no open watch
+	opened time.Time
+}
+
+// settled reports whether a watch is open and has delivered earlier changes.
+func (s *streams) settled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open != nil && time.Since(s.opened) >= settle
+}
+
+// stream is a tracked watch. The reflector stops each watch once it has ended, some more than once.
+type stream struct {
+	watch.Interface
+	of *streams
+}
+
+func (s *stream) Stop() {
+	s.of.mu.Lock()
+	if s.of.open == s {
+		s.of.open = nil
+	}
+	s.of.mu.Unlock()
+	s.Interface.Stop()
+}
+
 // Run watches until ctx ends. It may be called only once.
 func (w *Watch) Run(ctx context.Context) error {
-	w.once.Do(func() {
-		var listed sync.WaitGroup
-		defer listed.Wait()
-		if w.whole != nil {
-			listed.Go(func() {
-				if cache.WaitForCacheSync(ctx.Done(), w.handed.HasSynced) {
-					w.whole.Listed()
-				}
-			})
-		}
-		w.informer.RunWithContext(ctx)
-	})
+	var listed sync.WaitGroup
+	defer listed.Wait()
+	if w.whole != nil {
+		listed.Go(func() {
+			if cache.WaitForCacheSync(ctx.Done(), w.handed.HasSynced) {
+				w.whole.Listed()
+			}
+		})
+	}
+	w.informer.RunWithContext(ctx)
 	return nil
 }
 
@@ -157,7 +193,6 @@ func (w *Watch) Pod(uid string) (Pod, bool) {
 	return podOf(m), true
 }
 
-// owner returns the pod that a UID belongs to.
 func owner(found []any, uid string) (of *metav1.PartialObjectMetadata) {
 	for _, o := range found {
 		if m := metaOf(o); m != nil && (of == nil || nodepods.Precedes(&m.ObjectMeta, &of.ObjectMeta, uid)) {
@@ -179,9 +214,6 @@ func (w *Watch) Named(namespace, name string) (Pod, bool) {
 	}
 	return podOf(m), true
 }
-
-// Gone returns how many deleted pods are remembered.
-func (w *Watch) Gone() int { return w.gone.size() }
 
 func (w *Watch) deleted(o any) {
 	if last, ok := o.(cache.DeletedFinalStateUnknown); ok {

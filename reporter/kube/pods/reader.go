@@ -2,7 +2,6 @@ package pods
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -15,20 +14,11 @@ import (
 // readTimeout bounds one request, because the caller waits for it.
 const readTimeout = 10 * time.Second
 
-// Reader requests complete pods of one node from the API server, on each call: they are needed
-// seldom, and are too big to keep. It is safe for concurrent use. It needs permission to get and
-// list pods.
+// Reader requests complete pods of one node from the API server, on each call: they are needed seldom,
+// and are too big to keep. It is safe for concurrent use. It needs permission to get and list pods.
 type Reader struct {
-	client kubernetes.Interface
-	node   string
-}
-
-// NewReader returns a Reader of the node's pods.
-func NewReader(client kubernetes.Interface, node string) (*Reader, error) {
-	if client == nil || node == "" {
-		return nil, errors.New("read pods: client and node are needed")
-	}
-	return &Reader{client: client, node: node}, nil
+	Client kubernetes.Interface
+	Node   string
 }
 
 // Pod returns the current state of a pod of the node. A pod of another node is an error, even if
@@ -36,14 +26,14 @@ func NewReader(client kubernetes.Interface, node string) (*Reader, error) {
 func (r *Reader) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	p, err := r.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	p, err := r.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("get pod %s/%s: %w", namespace, name, err)
 	case p.Spec.NodeName == "":
 		return nil, fmt.Errorf("pod %s/%s is on no node yet", namespace, name)
-	case p.Spec.NodeName != r.node:
-		return nil, fmt.Errorf("pod %s/%s is on node %s, not on %s", namespace, name, p.Spec.NodeName, r.node)
+	case p.Spec.NodeName != r.Node:
+		return nil, fmt.Errorf("pod %s/%s is on node %s, not on %s", namespace, name, p.Spec.NodeName, r.Node)
 	}
 	return p, nil
 }
@@ -53,11 +43,11 @@ func (r *Reader) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, 
 func (r *Reader) All(ctx context.Context) ([]corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	list, err := r.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", r.node).String(), ResourceVersion: "0",
+	list, err := r.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", r.Node).String(), ResourceVersion: "0",
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list pods of node %s: %w", r.node, err)
+		return nil, fmt.Errorf("list pods of node %s: %w", r.Node, err)
 	}
 	return list.Items, nil
 }

@@ -1,14 +1,9 @@
 package pods
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 
 	nodepods "github.com/kernosis/kernosis/collector/pods"
 )
@@ -40,20 +35,6 @@ func metaOf(o any) *metav1.PartialObjectMetadata {
 		return o.PartialObjectMetadata
 	}
 	return nil
-}
-
-func (w *Whole) listWatch(of func(*metav1.ListOptions)) *cache.ListWatch {
-	pods := w.Client.CoreV1().Pods(metav1.NamespaceAll)
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			of(&o)
-			return pods.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			of(&o)
-			return pods.Watch(ctx, o)
-		},
-	}
 }
 
 // trim is the informer's transformation. It may be called again with its own result.
