@@ -183,8 +183,8 @@ func savedDiagnoses(in *why.Input, state string) {
 func savedDiagnosis(v *diagnosis.View) why.Diagnosis {
 	rep, p := v.Report, v.Parameters
 	d := why.Diagnosis{
-		From: why.FromJournal, Name: rep.ID, Rule: p["rule"], Reason: p["reason"], Subject: p["subject"], PodUID: p["podUID"],
-		Started: rep.Started, Ended: rep.Ended, Phase: string(rep.Phase),
+		Name: rep.ID, Rule: p["rule"], Reason: p["reason"], Subject: p["subject"], PodUID: p["podUID"],
+		Started: rep.Started, Ended: rep.Ended,
 	}
 	if rep.Verdict != nil {
 		d.Verdict, d.Message = rep.Verdict.Reason, rep.Verdict.Message

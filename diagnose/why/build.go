@@ -13,11 +13,12 @@ import (
 // recovered is the verdict of a Diagnosis whose target recovered by itself. It is not a cause.
 const recovered = "ProbeRecovered"
 
-// builder builds one Answer.
 type builder struct {
 	in   *Input
 	text func(string) string // makes foreign text safe to print
 	list []*candidate
+	// containers are those that the question is about.
+	containers []*Container
 	// problems are the problems to report: not too old, and not of another container.
 	problems []*Problem
 	notes    []string // what diagnoses could not inspect
@@ -27,6 +28,11 @@ type builder struct {
 func Build(in Input) *Answer {
 	b := &builder{in: &in}
 	b.text = in.Texts()
+	for i := range in.Containers {
+		if c := &in.Containers[i]; in.Subject.Container == "" || in.Subject.Container == c.Name {
+			b.containers = append(b.containers, c)
+		}
+	}
 	b.choose()
 	b.fold()
 	b.diagnoses()
@@ -61,20 +67,13 @@ func (in *Input) Texts() func(string) string {
 
 // ids returns the known ids of a container and of its previous instances.
 func (c *Container) ids() []string {
-	var ids []string
-	for _, id := range []string{c.ID, c.Ended.id(), c.Before.id()} {
-		if len(id) >= 12 {
-			ids = append(ids, id)
+	ids := []string{c.ID}
+	for _, e := range []*Ending{c.Ended, c.Before} {
+		if e != nil {
+			ids = append(ids, e.ID)
 		}
 	}
-	return ids
-}
-
-func (e *Ending) id() string {
-	if e == nil {
-		return ""
-	}
-	return e.ID
+	return slices.DeleteFunc(ids, func(id string) bool { return len(id) < 12 })
 }
 
 func (b *builder) texts(list []string) []string {
@@ -90,9 +89,11 @@ func (b *builder) finding(f Finding) string {
 }
 
 // clock formats a time of day, with the date if it is not today.
-func (b *builder) clock(t time.Time) string {
-	t = t.In(b.in.Now.Location())
-	if t.Format(time.DateOnly) == b.in.Now.Format(time.DateOnly) {
+func (b *builder) clock(t time.Time) string { return clock(t, b.in.Now) }
+
+func clock(t, now time.Time) string {
+	t = t.In(now.Location())
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
 		return t.Format(time.TimeOnly)
 	}
 	return t.Format(time.DateTime)
@@ -222,7 +223,6 @@ func (b *builder) effects() {
 	})
 }
 
-// answer builds the answer from the candidates.
 func (b *builder) answer() *Answer {
 	in := b.in
 	a := &Answer{Subject: in.Subject, At: in.Now, Read: b.texts(in.Read), Unread: b.notes}

@@ -25,8 +25,7 @@ const (
 	// sameMoment is the largest difference between two API times that still count as equal, because
 	// they are whole seconds.
 	sameMoment = 1500 * time.Millisecond
-	// endsWithin is how long after its cause a container may end: kubelet's grace period and some
-	// more.
+	// endsWithin is how long after its cause a container may end: kubelet's grace period and some more.
 	endsWithin = 40 * time.Second
 )
 
@@ -59,24 +58,18 @@ func sameContainer(a, b string) bool {
 
 // order sorts candidates, the most conclusive first: by rank, then lasting ones, then the latest.
 func order(list []*candidate) {
+	ended := func(c *candidate) int {
+		if c.Lasts {
+			return 0
+		}
+		return 1
+	}
 	slices.SortStableFunc(list, func(a, b *candidate) int {
-		if d := cmp.Compare(a.rank, b.rank); d != 0 {
-			return d
-		}
-		if a.Lasts != b.Lasts {
-			if a.Lasts {
-				return -1
-			}
-			return 1
-		}
-		if d := b.Last.Compare(a.Last); d != 0 {
-			return d
-		}
-		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(ended(a), ended(b)), b.Last.Compare(a.Last),
+			cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
 	})
 }
 
-// ofProblem returns the candidate for one problem.
 func (b *builder) ofProblem(p *Problem) *candidate {
 	c := &candidate{
 		rank: byProblem, pod: p.Pod, container: p.Container, subject: p.Subject, problem: p, all: []*Problem{p}, not: b.texts(p.Excluded),

@@ -2,6 +2,7 @@ package why_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -46,7 +47,10 @@ func TestGolden(t *testing.T) {
 					got = text(t, why.Build(in), 100)
 				case "answer.json":
 					var b bytes.Buffer
-					if err := why.Build(in).WriteJSON(&b); err != nil {
+					e := json.NewEncoder(&b)
+					e.SetEscapeHTML(false)
+					e.SetIndent("", "  ")
+					if err := e.Encode(why.Build(in)); err != nil {
 						t.Fatal(err)
 					}
 					got = b.Bytes()

@@ -37,11 +37,7 @@ func (b *builder) moments(a *Answer) {
 		}
 		all = append(all, Moment{At: e.Last, Text: fmt.Sprintf("%s: %s%s: %s", b.text(e.By), b.text(e.Reason), count(uint64(max(e.Count, 1))), b.text(e.Message))}) //nolint:gosec // not negative
 	}
-	for i := range b.in.Containers {
-		c := &b.in.Containers[i]
-		if b.in.Subject.Container != "" && b.in.Subject.Container != c.Name {
-			continue
-		}
+	for _, c := range b.containers {
 		for _, e := range []*Ending{c.Before, c.Ended} {
 			if e != nil && b.recent(e.At) {
 				all = append(all, Moment{At: e.At, Text: "container " + c.Name + " ended " + b.how(e)})

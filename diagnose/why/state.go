@@ -19,13 +19,9 @@ func (b *builder) state() string {
 	if text := b.probes(); text != "" {
 		parts = append(parts, text)
 	}
-	for i := range b.in.Containers {
-		c := &b.in.Containers[i]
-		if b.in.Subject.Container != "" && b.in.Subject.Container != c.Name {
-			continue
-		}
+	for _, c := range b.containers {
 		text := b.containerState(c)
-		if b.in.Subject.Container == "" && len(b.in.Containers) > 1 {
+		if len(b.containers) > 1 {
 			text = c.Name + " " + text
 		}
 		parts = append(parts, text)

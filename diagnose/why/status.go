@@ -18,11 +18,7 @@ const crashLoop = "CrashLoopBackOff"
 // endings adds the ends of containers as effects of a candidate that explains them, or else as
 // candidates.
 func (b *builder) endings() {
-	for i := range b.in.Containers {
-		c := &b.in.Containers[i]
-		if b.in.Subject.Container != "" && b.in.Subject.Container != c.Name {
-			continue
-		}
+	for _, c := range b.containers {
 		for _, e := range []*Ending{c.Ended, c.Before} {
 			if e == nil || e.Code == 0 || !b.recent(e.At) {
 				continue
@@ -35,7 +31,10 @@ func (b *builder) endings() {
 			if text := b.text(e.Message); text != "" {
 				by.Why = []string{"its message: " + text}
 			}
-			by.do = []string{fmt.Sprintf("kubectl logs -n %s %s -c %s%s", b.in.Subject.Namespace, b.in.Subject.Name, c.Name, previous(e == c.Before))}
+			by.do = []string{b.logs(c)}
+			if e == c.Before {
+				by.do[0] += " --previous"
+			}
 			at := slices.IndexFunc(b.list, func(o *candidate) bool {
 				return o.problem != nil && o.touches(by) && (within(o.Last, e.At, endsWithin) || o.Lasts && !e.At.Before(o.First))
 			})
@@ -48,11 +47,9 @@ func (b *builder) endings() {
 	}
 }
 
-func previous(before bool) string {
-	if before {
-		return " --previous"
-	}
-	return ""
+// logs returns the command that prints a container's log.
+func (b *builder) logs(c *Container) string {
+	return fmt.Sprintf("kubectl logs -n %s %s -c %s", b.in.Subject.Namespace, b.in.Subject.Name, c.Name)
 }
 
 // how formats an ending: "with exit code 137 (SIGKILL), OOMKilled".
@@ -116,16 +113,15 @@ func (b *builder) statuses() {
 			Reason: cmp.Or(s.Reason, s.Phase), Message: b.text(cmp.Or(s.Message, "the pod is "+s.Phase)), Lasts: true,
 		}})
 	}
-	for i := range b.in.Containers {
-		c := &b.in.Containers[i]
-		if c.Waiting == "" || c.Waiting == "ContainerCreating" || c.Waiting == "PodInitializing" || s.Container != "" && s.Container != c.Name {
+	for _, c := range b.containers {
+		if c.Waiting == "" || c.Waiting == "ContainerCreating" || c.Waiting == "PodInitializing" {
 			continue
 		}
 		by := &candidate{rank: byStatus, pod: s.UID, container: c.Name, Cause: Cause{
 			Reason: c.Waiting, Message: b.text(strings.TrimSuffix("container "+c.Name+" is waiting: "+c.Waiting+": "+c.Message, ": ")), Lasts: true,
 		}}
 		if c.Waiting == crashLoop {
-			by.do = []string{fmt.Sprintf("kubectl logs -n %s %s -c %s --previous", s.Namespace, s.Name, c.Name)}
+			by.do = []string{b.logs(c) + " --previous"}
 		}
 		b.list = append(b.list, by)
 	}

@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/why"
@@ -45,13 +46,16 @@ func (r *reader) diagnoses(ctx context.Context, node string) {
 }
 
 func (r *reader) list(ctx context.Context, namespace string, o metav1.ListOptions) error {
-	var list v1alpha1.DiagnosisList
-	err := r.own.Get().NamespaceIfScoped(namespace, namespace != "").Resource("diagnoses").VersionedParams(&o, r.params).Do(ctx).Into(&list)
+	found, err := r.own.Resource(v1alpha1.GroupVersion().WithResource("diagnoses")).Namespace(namespace).List(ctx, o)
 	if err != nil {
 		return err
 	}
-	if list.Continue != "" {
+	if found.GetContinue() != "" {
 		r.lacks("Diagnoses", fmt.Sprintf("more than %d: some are omitted", maxObjects), false)
+	}
+	var list v1alpha1.DiagnosisList
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.UnstructuredContent(), &list); err != nil {
+		return err
 	}
 	for i := range list.Items {
 		if d := &list.Items[i]; r.about(d) {
@@ -61,7 +65,6 @@ func (r *reader) list(ctx context.Context, namespace string, o metav1.ListOption
 	return nil
 }
 
-// about reports whether a Diagnosis is about the subject.
 func (r *reader) about(d *v1alpha1.Diagnosis) bool {
 	s := &r.in.Subject
 	if s.Kind == why.KindNode {
@@ -82,8 +85,8 @@ func (r *reader) about(d *v1alpha1.Diagnosis) bool {
 func Diagnosis(d *v1alpha1.Diagnosis) why.Diagnosis {
 	p := d.Spec.Parameters
 	out := why.Diagnosis{
-		From: why.FromAPI, Namespace: d.Namespace, Name: d.Name, Set: d.Spec.OperationSet, Rule: p["rule"], Reason: p["reason"],
-		Subject: p["subject"], PodUID: p["podUID"], Phase: string(d.Status.Phase), Started: d.CreationTimestamp.Time,
+		Namespace: d.Namespace, Name: d.Name, Set: d.Spec.OperationSet, Rule: p["rule"], Reason: p["reason"],
+		Subject: p["subject"], PodUID: p["podUID"], Started: d.CreationTimestamp.Time,
 	}
 	if pod := d.Pod(); pod.Name != "" {
 		out.Pod = pod.String()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,10 +13,9 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/diagnose/why"
+	"github.com/kernosis/kernosis/reporter/kube/events"
+	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
-
-// component is the source component of the agent's Events.
-const component = "kernosis"
 
 // isNow is part of the message of an Event about a condition: "KernelDeadlock is now True: ".
 const isNow = " is now "
@@ -38,11 +36,11 @@ func (r *reader) events(ctx context.Context, namespace, by, of string) error {
 		e := &list.Items[i]
 		if uid := string(e.InvolvedObject.UID); r.in.Subject.Kind == why.KindPod && r.in.Subject.UID != "" && r.in.Pods[uid] == "" {
 			continue // of an earlier pod with this name
-		} else if r.in.Subject.Kind == why.KindPod && r.in.Subject.UID == "" && e.Source.Component == component {
+		} else if r.in.Subject.Kind == why.KindPod && r.in.Subject.UID == "" && e.Source.Component == events.Component {
 			r.in.Subject.UID = uid // the pod is gone; take its UID from the Event
 			r.in.Pods[uid] = r.in.Subject.Namespace + "/" + r.in.Subject.Name
 		}
-		if e.Source.Component == component {
+		if e.Source.Component == events.Component {
 			r.ours(e)
 		} else {
 			r.others(e)
@@ -78,16 +76,7 @@ func (r *reader) ours(e *corev1.Event) {
 }
 
 func (r *reader) others(e *corev1.Event) {
-	last := e.LastTimestamp.Time
-	n := int(e.Count)
-	if e.Series != nil {
-		last, n = e.Series.LastObservedTime.Time, int(e.Series.Count)
-	}
-	for _, t := range []time.Time{e.EventTime.Time, e.CreationTimestamp.Time} {
-		if last.IsZero() {
-			last = t
-		}
-	}
+	last, n := pods.LastOccurrence(e)
 	r.in.Events = append(r.in.Events, why.Event{
 		Last: last, Count: n, Warning: e.Type == corev1.EventTypeWarning, Reason: e.Reason, Message: e.Message,
 		By: cmp.Or(e.Source.Component, e.ReportingController, "somebody"), Container: trigger.ContainerOf(e.InvolvedObject.FieldPath),

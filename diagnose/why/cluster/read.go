@@ -5,19 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/why"
 )
 
@@ -29,60 +28,41 @@ type Config struct {
 	Namespaces []string
 	Now        time.Time
 	Since      time.Duration
-	Timeout    time.Duration // of a request; 0: 10 s
 }
 
-// maxObjects bounds each list. The answer reports that more exist.
-const maxObjects = 500
+const (
+	requestTimeout = 10 * time.Second
+	// maxObjects bounds each list. The answer reports that more exist.
+	maxObjects = 500
+)
 
-// reader collects the input of one answer.
 type reader struct {
-	c      Config
-	core   kubernetes.Interface
-	own    rest.Interface // for the kinds of kernosis.io
-	params runtime.ParameterCodec
-	in     why.Input
+	c    Config
+	core kubernetes.Interface
+	own  dynamic.Interface // for the kinds of kernosis.io, without their discovery
+	in   why.Input
 }
 
 // Read returns the answer's input from the API server. It returns an error if the subject does not
 // exist, or if the API server does not answer.
 func Read(ctx context.Context, c Config) (why.Input, error) {
-	if c.Timeout <= 0 {
-		c.Timeout = 10 * time.Second
-	}
 	r := &reader{c: c, in: why.Input{Subject: c.Subject, Now: c.Now, Since: c.Since, Pods: map[string]string{}}}
 	to := rest.CopyConfig(c.REST)
-	to.Timeout = c.Timeout
+	to.Timeout = requestTimeout
 	var err error
 	if r.core, err = kubernetes.NewForConfig(to); err != nil {
 		return r.in, fmt.Errorf("client: %w", err)
 	}
-	if err := r.kinds(to); err != nil {
+	if r.own, err = dynamic.NewForConfig(to); err != nil {
 		return r.in, fmt.Errorf("client: %w", err)
 	}
 	r.in.Read = []string{"API server " + to.Host}
 	if c.Subject.Kind == why.KindNode {
-		return r.in, r.ofNode(ctx)
+		err = r.ofNode(ctx)
+	} else {
+		err = r.ofPod(ctx)
 	}
-	err = r.ofPod(ctx)
 	return r.in, err
-}
-
-// kinds creates the client for our own kinds. It needs no discovery.
-func (r *reader) kinds(to *rest.Config) error {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	c := rest.CopyConfig(to)
-	group := v1alpha1.GroupVersion()
-	c.GroupVersion, c.APIPath = &group, "/apis"
-	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	var err error
-	r.own, err = rest.RESTClientFor(c)
-	r.params = runtime.NewParameterCodec(scheme)
-	return err
 }
 
 func (r *reader) ofPod(ctx context.Context) error {
@@ -171,7 +151,6 @@ func (r *reader) goesOn(what string, err error, needed bool) bool {
 	return true
 }
 
-// node reads the Node's conditions.
 func (r *reader) node(ctx context.Context, name string, needed bool) error {
 	node, err := r.core.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && needed {
@@ -205,4 +184,52 @@ func (r *reader) namespaces() []string {
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
+}
+
+func (r *reader) pod(p *corev1.Pod) {
+	s := &r.in.Subject
+	s.UID, s.Node, s.Phase = string(p.UID), p.Spec.NodeName, string(p.Status.Phase)
+	s.Reason, s.Message = p.Status.Reason, p.Status.Message
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && s.Reason == "" {
+			s.Reason, s.Message = c.Reason, c.Message
+		}
+	}
+	r.in.Pods[s.UID] = s.Namespace + "/" + s.Name
+	if hash := pods.Hash(&p.ObjectMeta); hash != "" {
+		r.in.Pods[hash] = s.Namespace + "/" + s.Name
+		s.UID = hash
+	}
+	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for i := range list {
+			r.in.Containers = append(r.in.Containers, status(&list[i]))
+		}
+	}
+}
+
+func status(c *corev1.ContainerStatus) why.Container {
+	out := why.Container{Name: c.Name, ID: bare(c.ContainerID), Ready: c.Ready, Restarts: int(c.RestartCount)}
+	switch {
+	case c.State.Running != nil:
+		out.Running, out.Since = true, c.State.Running.StartedAt.Time
+	case c.State.Waiting != nil:
+		out.Waiting, out.Message = c.State.Waiting.Reason, c.State.Waiting.Message
+	}
+	out.Ended, out.Before = ending(c.State.Terminated), ending(c.LastTerminationState.Terminated)
+	return out
+}
+
+func ending(t *corev1.ContainerStateTerminated) *why.Ending {
+	if t == nil {
+		return nil
+	}
+	return &why.Ending{At: t.FinishedAt.Time, Reason: t.Reason, Code: int(t.ExitCode), Message: t.Message, ID: bare(t.ContainerID)}
+}
+
+// bare returns a container's id without the runtime.
+func bare(id string) string {
+	if _, rest, ok := strings.Cut(id, "://"); ok {
+		return rest
+	}
+	return id
 }

@@ -1,8 +1,10 @@
 package local
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -35,37 +37,47 @@ func Read(c Config, step func() error) (why.Input, error) {
 
 // Follower reads a journal repeatedly, each time only what is new.
 type Follower struct {
-	reader  reader
-	journal *journal.Follower
-	damaged int
+	c          Config
+	journal    *journal.Follower
+	damaged    int
+	entries    int
+	first      time.Time
+	began      time.Time // latest start of the agent; zero: before first
+	losses     map[lossKey]*Loss
+	boot       string
+	problems   map[string]*kept
+	sources    map[string]Source
+	conditions map[string]problem.Condition
+	mutes      []problem.Mute
+	names      map[string]string // UID → namespace/name
+	uids       map[string]string // namespace/name → UID of the latest pod with this name
 }
 
 // Follow returns a Follower. The journal need not exist until Read.
 func Follow(c Config) *Follower {
-	return &Follower{journal: journal.Follow(c.Dir), reader: reader{
-		c: c, problems: map[string]*kept{}, sources: map[string]source{}, conditions: map[string]problem.Condition{}, names: map[string]string{},
-		uids: map[string]string{}, losses: map[lossKey]*Loss{},
-	}}
+	return &Follower{
+		c: c, journal: journal.Follow(c.Dir), problems: map[string]*kept{}, conditions: map[string]problem.Condition{},
+		sources: map[string]Source{}, losses: map[lossKey]*Loss{}, names: map[string]string{}, uids: map[string]string{},
+	}
 }
 
 // Read returns the state in the journal at a time. With ErrUnknownPod it still returns the state of
 // the node's sources. It calls step after each entry; if step returns an error, Read stops and
-// returns it, and f can't be used any more.
-func (f *Follower) Read(now time.Time, step func() error) (State, error) {
-	r := &f.reader
+// returns it, and r can't be used any more.
+func (r *Follower) Read(now time.Time, step func() error) (State, error) {
 	r.c.Now = now
-	damaged, err := f.journal.Read(func(e journal.Entry) error {
+	damaged, err := r.journal.Read(func(e journal.Entry) error {
 		r.entry(&e)
 		return step()
 	})
-	f.damaged += damaged
+	r.damaged += damaged
 	if err == nil && r.entries == 0 {
 		err = fmt.Errorf("%s: the journal has no entries", r.c.Dir)
 	}
 	if err != nil {
 		return State{}, err
 	}
-	return r.state(f.damaged)
+	return r.state()
 }
 
 // kept is a problem in the state of its latest transition.
@@ -74,36 +86,10 @@ type kept struct {
 	event *event.Event // its latest event; nil: none
 }
 
-// source is the latest state that a source reported.
-type source struct {
-	up       bool
-	check    bool // it is a check, which reports this with each result
-	reason   string
-	fallback string
-	at       time.Time
-	lost     time.Time // the latest loss; zero: none
-	losses   string
-}
-
-type reader struct {
-	c          Config
-	entries    int
-	first      time.Time
-	began      time.Time // latest start of the agent; zero: before first
-	losses     map[lossKey]*Loss
-	boot       string
-	problems   map[string]*kept
-	sources    map[string]source
-	conditions map[string]problem.Condition
-	mutes      []problem.Mute
-	names      map[string]string // UID → namespace/name
-	uids       map[string]string // namespace/name → UID of the latest pod with this name
-}
-
 // maxNames bounds the known pod names, in case a journal has too many.
 const maxNames = 10_000
 
-func (r *reader) entry(e *journal.Entry) {
+func (r *Follower) entry(e *journal.Entry) {
 	if r.entries++; r.entries == 1 {
 		r.first = e.Now
 	}
@@ -129,7 +115,7 @@ func (r *reader) entry(e *journal.Entry) {
 
 // started handles a start of the agent: earlier states of sources are obsolete, and after a reboot
 // so are problems.
-func (r *reader) started(e *journal.Entry) {
+func (r *Follower) started(e *journal.Entry) {
 	clear(r.sources)
 	clear(r.losses)
 	r.began = e.Now
@@ -142,49 +128,50 @@ func (r *reader) started(e *journal.Entry) {
 	r.boot = e.Boot
 }
 
-func (r *reader) event(ev *event.Event, now time.Time) {
+func (r *Follower) event(ev *event.Event, now time.Time) {
 	switch {
 	case ev.SourceUp != nil:
-		s := r.sources[ev.SourceUp.Stem]
-		s.up, s.reason, s.fallback, s.at = ev.SourceUp.Up, ev.SourceUp.Reason, ev.SourceUp.Fallback, now
-		r.sources[ev.SourceUp.Stem] = s
+		s, d := r.sources[ev.SourceUp.Stem], ev.SourceUp
+		s.Name, s.Up, s.Reason, s.Fallback, s.Since = d.Stem, d.Up, "", d.Fallback, now
+		if !d.Up {
+			s.Reason = d.Reason
+		}
+		r.sources[d.Stem] = s
 	case ev.Check != nil:
 		r.check(ev.Check, now)
 	case ev.Lost != nil:
 		r.lost(ev.Lost, now)
 		s, known := r.sources[ev.Lost.Stem]
 		s.lost, s.losses = now, ev.Lost.Reason
-		s.up = s.up || !known
+		s.Name, s.Up = ev.Lost.Stem, s.Up || !known
 		r.sources[ev.Lost.Stem] = s
 	case ev.Probe != nil && ev.Container != nil && ev.Container.PodUID != "" && ev.Probe.Pod != "":
 		r.name(ev.Container.PodUID, ev.Probe.Namespace+"/"+ev.Probe.Pod)
 	}
 }
 
-// name records a pod's name. Several pods may have had it, as in a StatefulSet. The newest is the
-// one whose first probe is the latest: probes of an older pod may end after those of the newest
-// have begun.
-func (r *reader) name(uid, name string) {
+// name records a pod's name. Several pods may have had it, as in a StatefulSet. The newest is the one
+// whose first probe is the latest: probes of an older pod may end after those of the newest have begun.
+func (r *Follower) name(uid, name string) {
 	if r.names[uid] == "" && len(r.names) < maxNames {
 		r.names[uid], r.uids[name] = name, uid
 	}
 }
 
 // check records whether a check has a result.
-func (r *reader) check(d *event.CheckData, now time.Time) {
+func (r *Follower) check(d *event.CheckData, now time.Time) {
 	stem := event.NamedStem(event.CheckStem, d.Check)
 	s, known := r.sources[stem]
-	if up := d.Status != event.CheckUnknown; !known || up != s.up {
-		s = source{up: up, check: true, at: now}
+	if up := d.Status != event.CheckUnknown; !known || up != s.Up {
+		s = Source{Name: stem, Up: up, check: true, Since: now}
 		if !up {
-			s.reason = d.Message
+			s.Reason = d.Message
 		}
 	}
 	r.sources[stem] = s
 }
 
-// lost counts lost records.
-func (r *reader) lost(d *event.LostData, now time.Time) {
+func (r *Follower) lost(d *event.LostData, now time.Time) {
 	key := lossKey{d.Stem, d.Reason}
 	l := r.losses[key]
 	if l == nil {
@@ -198,7 +185,7 @@ func (r *reader) lost(d *event.LostData, now time.Time) {
 	l.Last = now
 }
 
-func (r *reader) problem(e *journal.Entry, p *problem.Problem) {
+func (r *Follower) problem(e *journal.Entry, p *problem.Problem) {
 	key := p.Rule + "\x00" + p.Group
 	k := r.problems[key]
 	switch {
@@ -218,12 +205,11 @@ func (r *reader) problem(e *journal.Entry, p *problem.Problem) {
 	}
 }
 
-// input returns the input that has been collected.
-func (r *reader) input(damaged int) (why.Input, error) {
+func (r *Follower) input() (why.Input, error) {
 	in := why.Input{Subject: r.c.Subject, Now: r.c.Now, Since: r.c.Since, Pods: r.names}
 	in.Read = []string{fmt.Sprintf("journal in %s, %d entries since %s", r.c.Dir, r.entries, r.first.In(r.c.Now.Location()).Format(time.DateTime))}
-	if damaged > 0 {
-		in.Unread = append(in.Unread, why.Unread{What: "journal", Why: fmt.Sprintf("%d damaged lines", damaged)})
+	if r.damaged > 0 {
+		in.Unread = append(in.Unread, why.Unread{What: "journal", Why: fmt.Sprintf("%d damaged lines", r.damaged)})
 	}
 	if r.first.After(r.c.Now.Add(-r.c.Since)) {
 		in.Read[0] += " (it begins there)"
@@ -241,15 +227,15 @@ func (r *reader) input(damaged int) (why.Input, error) {
 }
 
 // blind reports sources that are down or lost records.
-func (r *reader) blind(in *why.Input) {
+func (r *Follower) blind(in *why.Input) {
 	for stem, s := range r.sources {
 		switch {
 		case stem == event.LogStem || stem == event.CheckStem:
 			// It is not a source itself; it names a family without any configured.
 		case s.check:
 			// Its condition is Unknown and has the reason.
-		case !s.up:
-			in.Blind = append(in.Blind, why.Blind{Source: stem, Why: "source is down: " + s.reason, Since: s.at})
+		case !s.Up:
+			in.Blind = append(in.Blind, why.Blind{Source: stem, Why: "source is down: " + s.Reason, Since: s.Since})
 		case !s.lost.IsZero() && r.c.Now.Sub(s.lost) <= r.c.Since:
 			in.Blind = append(in.Blind, why.Blind{Source: stem, Why: "records were lost (" + s.losses + ")", Since: s.lost})
 		}
@@ -258,7 +244,7 @@ func (r *reader) blind(in *why.Input) {
 }
 
 // resolve finds the UID of a pod that was given by name.
-func (r *reader) resolve(s *why.Subject) error {
+func (r *Follower) resolve(s *why.Subject) error {
 	if s.Kind != why.KindPod {
 		return nil
 	}
@@ -284,14 +270,13 @@ func (r *reader) resolve(s *why.Subject) error {
 	return nil
 }
 
-// about adds the problems of the subject.
-func (r *reader) about(in *why.Input) {
+func (r *Follower) about(in *why.Input) {
 	for _, k := range r.problems {
 		if k.State == problem.Pending || in.Subject.Kind == why.KindPod && !k.hits(in.Subject.UID) {
 			continue
 		}
 		p := why.Problem{
-			From: why.FromJournal, Rule: k.Rule, Fault: k.Fault, Reason: k.Reason, Message: k.Message, Condition: k.Condition, Severity: k.Severity,
+			From: why.FromJournal, Rule: k.Rule, Reason: k.Reason, Message: k.Message, Condition: k.Condition, Severity: k.Severity,
 			Subject: k.Subject, Pod: k.Pod, Lasts: k.State == problem.Firing, First: k.FirstSeen, Last: k.LastSeen, Count: k.Count,
 			SuppressedBy: k.SuppressedBy, MutedUntil: k.MutedUntil, Facts: k.event.Facts(),
 		}
@@ -302,24 +287,14 @@ func (r *reader) about(in *why.Input) {
 		if !k.MutedUntil.IsZero() {
 			p.MutedWhy = r.mutedWhy(k)
 		}
-		if d := probeOf(k.event); d != nil && p.Lasts && d.Period > 0 {
-			p.NextProbe = k.event.Time.Add(time.Duration(d.Period))
+		if ev := k.event; ev != nil && ev.Probe != nil && p.Lasts && ev.Probe.Period > 0 {
+			p.NextProbe = ev.Time.Add(time.Duration(ev.Probe.Period))
 		}
 		in.Problems = append(in.Problems, p)
 	}
 	slices.SortFunc(in.Problems, func(a, b why.Problem) int {
-		if d := b.Last.Compare(a.Last); d != 0 {
-			return d
-		}
-		return strings.Compare(a.Rule+a.Message, b.Rule+b.Message)
+		return cmp.Or(b.Last.Compare(a.Last), strings.Compare(a.Rule+a.Message, b.Rule+b.Message))
 	})
-}
-
-func probeOf(ev *event.Event) *event.ProbeData {
-	if ev == nil {
-		return nil
-	}
-	return ev.Probe
 }
 
 // hits reports whether the problem is about the pod, or about a device with one of the pod's
@@ -335,11 +310,65 @@ func (k *kept) hits(uid string) bool {
 }
 
 // mutedWhy returns the reason of the mute that silences a problem.
-func (r *reader) mutedWhy(k *kept) string {
+func (r *Follower) mutedWhy(k *kept) string {
 	for i := range r.mutes {
 		if m := &r.mutes[i]; m.Rule == k.Rule && m.Until.Equal(k.MutedUntil) {
 			return m.Reason
 		}
 	}
 	return ""
+}
+
+// State is the state of a node at a time, according to its journal.
+type State struct {
+	why.Input
+	// Started is when the agent started; zero: before the journal begins.
+	Started time.Time
+	Sources []Source
+	Losses  []Loss // since the agent started
+}
+
+// Source is the latest state of a source.
+type Source struct {
+	Name     string
+	Up       bool
+	Reason   string // why it is down
+	Fallback string // which parts of it use a fallback, and why
+	Since    time.Time
+
+	check  bool      // it is a check, which reports this with each result
+	lost   time.Time // the latest loss; zero: none
+	losses string    // its reason
+}
+
+// Loss counts the records lost from one source for one reason.
+type Loss struct {
+	Source, Reason string
+	Count          uint64 // 0: unknown, possibly none
+	Last           time.Time
+}
+
+type lossKey struct{ source, reason string }
+
+// maxLosses bounds the losses that are counted, in case a journal has too many.
+const maxLosses = 1000
+
+func (r *Follower) state() (State, error) {
+	maps.DeleteFunc(r.problems, func(_ string, k *kept) bool {
+		return k.State == problem.Resolved && r.c.Now.Sub(k.LastSeen) > r.c.Since
+	})
+	in, err := r.input()
+	st := State{Input: in, Started: r.began}
+	for stem, s := range r.sources {
+		// These names are of families without any configured member.
+		if stem != event.LogStem && stem != event.CheckStem {
+			st.Sources = append(st.Sources, s)
+		}
+	}
+	slices.SortFunc(st.Sources, func(a, b Source) int { return cmp.Compare(a.Name, b.Name) })
+	for _, l := range r.losses {
+		st.Losses = append(st.Losses, *l)
+	}
+	slices.SortFunc(st.Losses, func(a, b Loss) int { return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Reason, b.Reason)) })
+	return st, err
 }
