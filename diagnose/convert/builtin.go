@@ -8,7 +8,6 @@ const agentPort = 8090
 // agentPath is the prefix of those processors' paths.
 const agentPath = "/processor/"
 
-// counterpart is the equivalent of a processor of KubeDiag's agent.
 type counterpart struct {
 	builtin string // the built-in's name; empty: there is no equivalent
 	note    string // what is different, or what to do if there is no equivalent

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
@@ -21,6 +23,39 @@ type Result struct {
 	// YAML has the objects, in the order of the input.
 	YAML     []byte
 	Findings []Finding // in the order of the input
+}
+
+// Finding is something about the input that the user must know.
+type Finding struct {
+	// Lost: it is not in the output. Otherwise it is, but has another meaning or needs a check.
+	Lost bool
+
+	File     string
+	Line     int
+	Document int    // in the file, from 1
+	Kind     string // of the object
+	Name     string
+	Field    string // path as spec.processor.function; empty: the whole object
+	Reason   string
+}
+
+// String returns one line of text. Terminal control characters are escaped.
+func (f *Finding) String() string {
+	const most = 1024
+	what := "note"
+	if f.Lost {
+		what = "lost"
+	}
+	parts := []string{fmt.Sprintf("%s:%d: %s: document %d: %s", display.Safe(f.File, most), f.Line, what, f.Document, display.Safe(f.Kind+" "+f.Name, most))}
+	if f.Field != "" {
+		parts = append(parts, display.Safe(f.Field, most))
+	}
+	return strings.Join(append(parts, display.Safe(f.Reason, most)), ": ")
+}
+
+// Lost reports whether anything of the input is missing in the output.
+func (r *Result) Lost() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Lost })
 }
 
 // Converter converts manifests. It may be used by several goroutines at once.
@@ -67,7 +102,6 @@ func (c *Converter) Convert(files ...document.File) (*Result, error) {
 	return r, nil
 }
 
-// job is the conversion of one object.
 type job struct {
 	doc      *document.Object
 	reader   *manifest.Reader
@@ -80,10 +114,8 @@ type job struct {
 // run returns the converted object's text, or nil if there is none.
 func (j *job) run() []byte {
 	j.kind, j.name = j.doc.Text("kind"), "without a name"
-	if meta := document.Child(j.doc.Root, "metadata"); meta != nil {
-		if name := document.Child(meta, "name"); name != nil && name.Value != "" {
-			j.name = name.Value
-		}
+	if name := document.Child(document.Child(j.doc.Root, "metadata"), "name"); name != nil && name.Value != "" {
+		j.name = name.Value
 	}
 	if v := j.doc.Text("apiVersion"); v != kubediagVersion {
 		j.lost("apiVersion", "%q is not %s: left out", v, kubediagVersion)
@@ -105,33 +137,25 @@ func (j *job) run() []byte {
 func (j *job) object() manifest.Object {
 	switch j.kind {
 	case "Operation":
-		var o operation
-		if j.decode(&o) {
-			if to := j.operation(&o); to != nil {
-				return to
-			}
-		}
+		return converted(j, j.operation)
 	case "OperationSet":
-		var o operationSet
-		if j.decode(&o) {
-			return j.operationSet(&o)
-		}
+		return converted(j, j.operationSet)
 	case "Trigger":
-		var o trigger
-		if j.decode(&o) {
-			if to := j.trigger(&o); to != nil {
-				return to
-			}
-		}
+		return converted(j, j.trigger)
 	case "Diagnosis":
-		var o diagnosis
-		if j.decode(&o) {
-			return j.diagnosis(&o)
-		}
-	default:
-		j.lost("", "the kind has no counterpart: left out")
+		return converted(j, j.diagnosis)
 	}
+	j.lost("", "the kind has no counterpart: left out")
 	return nil
+}
+
+// converted returns the result of a conversion of the document, or nil if KubeDiag would not accept it.
+func converted[T any](j *job, conversion func(from *T) manifest.Object) manifest.Object {
+	var from T
+	if !j.decode(&from) {
+		return nil
+	}
+	return conversion(&from)
 }
 
 // decode decodes the document. What KubeDiag would not have accepted is a mistake.
@@ -143,13 +167,11 @@ func (j *job) decode(into any) bool {
 	}
 	strict, err := kjson.UnmarshalStrict(text, into)
 	if err != nil {
-		field := ""
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			field = wrong.Field
-			j.mistake(field, "want %s, have %s", wrong.Type, wrong.Value)
+			j.mistake(wrong.Field, "want %s, have %s", wrong.Type, wrong.Value)
 			return false
 		}
-		j.mistake(field, "%s", err)
+		j.mistake("", "%s", err)
 	}
 	for _, e := range strict {
 		field := ""

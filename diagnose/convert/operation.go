@@ -6,9 +6,10 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
+	"github.com/kernosis/kernosis/diagnose/manifest"
 )
 
-func (j *job) operation(from *operation) *v1alpha1.Operation {
+func (j *job) operation(from *operation) manifest.Object {
 	to := &v1alpha1.Operation{TypeMeta: typeMeta(v1alpha1.KindOperation), ObjectMeta: j.metadata(&from.object)}
 	processor, ok := j.processor(&from.Spec.Processor)
 	if !ok {
@@ -72,7 +73,6 @@ func (j *job) processor(from *processor) (to v1alpha1.Processor, ok bool) {
 	return to, to.HTTPServer != nil
 }
 
-// builtin converts a processor of KubeDiag's agent.
 func (j *job) builtin(name, field string) *v1alpha1.Builtin {
 	known, ok := counterparts()[name]
 	switch {

@@ -6,7 +6,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/resolve"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
@@ -30,11 +29,10 @@ func (r *review) one(op *v1alpha1.Operation) {
 		return found
 	}
 	_, err := resolve.Set(config, alone)
-	r.faults(Error, err)
+	r.faults(err)
 	for i, name := range op.Spec.Dependences {
 		if r.config.Effect(name) == "" {
-			r.addFinding(Warning, v1alpha1.ReasonUnknownOperation, op, "spec.dependences["+strconv.Itoa(i)+"]",
-				"no Operation or built-in is named %.80q%s", name, document.Suggest(name, r.config.AllNames()))
+			r.unknownOperation(op, "spec.dependences["+strconv.Itoa(i)+"]", name)
 		}
 	}
 	if !op.Spec.TenantSafe || err != nil {
@@ -46,11 +44,10 @@ func (r *review) one(op *v1alpha1.Operation) {
 	}
 }
 
-// set checks an OperationSet of the manifests.
 func (r *review) set(s *v1alpha1.OperationSet) {
-	plan, _ := r.plan(s.Name)
+	plan := r.plan(s, s.Name)
 	if plan == nil {
-		return // already reported, or unknown
+		return
 	}
 	common := trigger.CommonParameters(trigger.SourceProblem)
 	for id := 1; id < plan.Graph.Len(); id++ {

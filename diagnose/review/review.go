@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -78,10 +79,7 @@ func Manifests(m *manifest.Set, k Known) []Finding {
 		r.policy(p)
 	}
 	slices.SortStableFunc(r.found, func(a, b Finding) int {
-		if c := strings.Compare(a.Place.File, b.Place.File); c != 0 {
-			return c
-		}
-		return a.Place.Line - b.Place.Line
+		return cmp.Or(strings.Compare(a.Place.File, b.Place.File), a.Place.Line-b.Place.Line)
 	})
 	return r.found
 }
@@ -95,7 +93,6 @@ type review struct {
 	plans    map[string]*resolve.Plan // by the set's name; nil: it can't be resolved
 }
 
-// addFinding adds a finding once.
 func (r *review) addFinding(level Level, code string, o manifest.Object, field, format string, args ...any) {
 	f := Finding{Place: r.m.At(o, field, format, args...), Level: level, Code: code}
 	if key := f.Place.Error(); !r.reported[key] {
@@ -107,10 +104,7 @@ func (r *review) addFinding(level Level, code string, o manifest.Object, field, 
 // operation returns an Operation in a form that can be resolved here: a missing Secret is no
 // mistake, because Secrets exist only in a cluster.
 func (r *review) operation(name string) *v1alpha1.Operation {
-	op := r.m.Operation(name)
-	if op == nil {
-		op = r.k.Shipped.Operation(name)
-	}
+	op := cmp.Or(r.m.Operation(name), r.k.Shipped.Operation(name))
 	if op == nil || op.Spec.Processor.HTTPServer == nil || op.Spec.Processor.HTTPServer.ClientCertificateSecret == nil {
 		return op
 	}
@@ -120,47 +114,38 @@ func (r *review) operation(name string) *v1alpha1.Operation {
 }
 
 // faults adds findings for the faults from package resolve.
-func (r *review) faults(level Level, err error) {
-	faults, ok := errors.AsType[resolve.Faults](err)
-	if !ok {
-		return
-	}
+func (r *review) faults(err error) {
+	faults, _ := errors.AsType[resolve.Faults](err)
 	for _, f := range faults {
-		code := f.Reason
-		if level != Error {
-			code = NoEffect
-		}
-		r.addFinding(level, code, f.Object, f.Field, "%s", f.Message)
+		r.addFinding(Error, f.Reason, f.Object, f.Field, "%s", f.Message)
 	}
 }
 
-// plan resolves a set of the manifests, or a shipped one; nil: it is invalid. known is false if
-// there is no set of the name.
-func (r *review) plan(name string) (p *resolve.Plan, known bool) {
-	set := r.m.OperationSet(name)
+// plan resolves the OperationSet that an object names, of the manifests or a shipped one. It reports an
+// unknown set, and returns nil for it and for an invalid one.
+func (r *review) plan(of manifest.Object, name string) *resolve.Plan {
+	set := cmp.Or(r.m.OperationSet(name), r.k.Shipped.OperationSet(name))
 	if set == nil {
-		set = r.k.Shipped.OperationSet(name)
-	}
-	if set == nil {
-		return nil, false
+		var names []string
+		for _, s := range slices.Concat(r.m.OperationSets, r.k.Shipped.OperationSets) {
+			names = append(names, s.Name)
+		}
+		r.addFinding(Warning, UnknownSet, of, "spec.operationSet", "no file has an OperationSet %.80q%s", name, document.Suggest(name, names))
+		return nil
 	}
 	if p, ok := r.plans[name]; ok {
-		return p, true
+		return p
 	}
 	p, err := resolve.Set(r.config, set)
 	if err != nil {
 		p = nil
-		r.faults(Error, err)
+		r.faults(err)
 	}
 	r.plans[name] = p
-	return p, true
+	return p
 }
 
-// sets returns the names of all OperationSets.
-func (r *review) sets() []string {
-	var names []string
-	for _, s := range slices.Concat(r.m.OperationSets, r.k.Shipped.OperationSets) {
-		names = append(names, s.Name)
-	}
-	return names
+// unknownOperation reports the name of an Operation that does not exist.
+func (r *review) unknownOperation(of manifest.Object, field, name string) {
+	r.addFinding(Warning, v1alpha1.ReasonUnknownOperation, of, field, "no Operation or built-in is named %.80q%s", name, document.Suggest(name, r.config.AllNames()))
 }

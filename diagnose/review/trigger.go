@@ -32,10 +32,7 @@ func (r *review) trigger(t *v1alpha1.Trigger) {
 		}
 	}
 	r.problems(t)
-	plan, known := r.plan(t.Spec.OperationSet)
-	if !known {
-		r.addFinding(Warning, UnknownSet, t, "spec.operationSet", "no file has an OperationSet %.80q%s", t.Spec.OperationSet, document.Suggest(t.Spec.OperationSet, r.sets()))
-	}
+	plan := r.plan(t, t.Spec.OperationSet)
 	if plan == nil || m == nil {
 		return
 	}
@@ -83,7 +80,6 @@ func (r *review) unverified(t *v1alpha1.Trigger, plan *resolve.Plan) {
 	}
 }
 
-// parameter checks a parameter that a Trigger sets.
 func (r *review) parameter(t *v1alpha1.Trigger, field string, plan *resolve.Plan, name, value string) {
 	if !plan.Takes(name) {
 		r.addFinding(Warning, Unused, t, field, "no operation of %s takes a parameter %.80q%s", t.Spec.OperationSet, name, document.Suggest(name, plan.Parameters()))
@@ -135,12 +131,8 @@ func (r *review) problems(t *v1alpha1.Trigger) {
 	}
 }
 
-// diagnosis checks a Diagnosis.
 func (r *review) diagnosis(d *v1alpha1.Diagnosis) {
-	plan, known := r.plan(d.Spec.OperationSet)
-	if !known {
-		r.addFinding(Warning, UnknownSet, d, "spec.operationSet", "no file has an OperationSet %.80q%s", d.Spec.OperationSet, document.Suggest(d.Spec.OperationSet, r.sets()))
-	}
+	plan := r.plan(d, d.Spec.OperationSet)
 	if plan == nil {
 		return
 	}
@@ -151,7 +143,6 @@ func (r *review) diagnosis(d *v1alpha1.Diagnosis) {
 	}
 }
 
-// policy checks a RemediationPolicy.
 func (r *review) policy(p *v1alpha1.RemediationPolicy) {
 	if err := policy.New(p.DeepCopy()).Err(); err != nil {
 		field, msg, ok := strings.Cut(err.Error(), ": ")
@@ -165,7 +156,7 @@ func (r *review) policy(p *v1alpha1.RemediationPolicy) {
 		field := "spec.escalation[" + strconv.Itoa(i) + "].operation"
 		switch effect := r.config.Effect(name); effect {
 		case "":
-			r.addFinding(Warning, v1alpha1.ReasonUnknownOperation, p, field, "no Operation or built-in is named %.80q%s", name, document.Suggest(name, r.config.AllNames()))
+			r.unknownOperation(p, field, name)
 		case operation.Remediate:
 		default:
 			r.addFinding(Warning, NoEffect, p, field, "%s is not a repair: its effect is %s", name, effect)
