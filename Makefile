@@ -276,7 +276,7 @@ CHART := deploy/chart/kernosis
 generate-deploy: build helm ## dashboards and alerts from what makes them, the chart's copies and README, and deploy/kustomize from the chart
 	rm -f $(CHART)/crds/*.yaml $(CHART)/files/sets/*.yaml $(CHART)/files/dashboards/*.json $(CHART)/files/alerts.yaml
 	cp diagnose/api/crds/*.yaml $(CHART)/crds/
-	cp diagnose/sets/*.yaml $(CHART)/files/sets/
+	cp diagnose/manifest/sets/*.yaml $(CHART)/files/sets/
 	$(BIN) rules alerts --dashboard-base https://grafana.invalid >$(CHART)/files/alerts.yaml
 	go run ./deploy/chart/generate -helm bin/helm
 

@@ -30,7 +30,7 @@ func TestHowtos(t *testing.T) {
 			howto: "docs/howto/new-operation.md", most: 5,
 			files: map[string]string{
 				"sample_boot.go.txt": "diagnose/operation/node/sample_boot.go", "sample_boot_test.go.txt": "diagnose/operation/node/sample_boot_test.go",
-				"sample-boot.yaml": "diagnose/sets/sample-boot.yaml",
+				"sample-boot.yaml": "diagnose/manifest/sets/sample-boot.yaml",
 			},
 			lines: [][3]string{{"diagnose/operation/catalog/catalog.go", "\t\tnetwork.Routes(h),\n", "\t\tnode.SampleBoot(h),\n"}},
 			steps: [][]string{

@@ -15,7 +15,6 @@ import (
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
-	"github.com/kernosis/kernosis/diagnose/sets"
 )
 
 func newDiagnose() *cobra.Command {
@@ -115,7 +114,7 @@ Exit code: 0; 2 there is no such set.`,
 				if err != nil {
 					return output.Failed(err)
 				}
-				s := shippedName{name, m.OperationSets[0].Annotations[sets.Description]}
+				s := shippedName{name, m.OperationSets[0].Annotations[manifest.Description]}
 				list = append(list, s)
 				rows.Add(s.Name, s.Description)
 			}

@@ -14,7 +14,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/resolve"
-	"github.com/kernosis/kernosis/diagnose/sets"
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
@@ -30,7 +29,7 @@ func TestShippedSets(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		if len(m.OperationSets) != 1 || m.OperationSets[0].Name != name || m.OperationSets[0].Annotations[sets.Description] == "" {
+		if len(m.OperationSets) != 1 || m.OperationSets[0].Name != name || m.OperationSets[0].Annotations[manifest.Description] == "" {
 			t.Errorf("%s: want one OperationSet of this name with a description", name)
 			continue
 		}

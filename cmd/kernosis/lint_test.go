@@ -192,7 +192,7 @@ rules:
 	if _, code, err := runLint(t, bad); code != output.ExitInput || err == nil || !strings.Contains(err.Error(), "bad.yaml:4:") {
 		t.Errorf("exit %d: %v", code, err)
 	}
-	if out, code, err := runLint(t, "../../diagnose/sets"); code != output.ExitOK || err != nil {
+	if out, code, err := runLint(t, "../../diagnose/manifest/sets"); code != output.ExitOK || err != nil {
 		t.Errorf("shipped sets: exit %d: %v\n%s", code, err, out)
 	}
 }

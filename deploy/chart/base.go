@@ -23,7 +23,7 @@ func overlays() map[string]map[string]any {
 }
 
 // BaseValues returns the values of the base and its overlays. The shipped diagnosis sets are left
-// out because their CRDs are part of the base and must be applied first; they are in diagnose/sets.
+// out because their CRDs are part of the base and must be applied first; they are in diagnose/manifest/sets.
 func BaseValues() map[string]any {
 	return map[string]any{"diagnoseSets": map[string]any{"enabled": false}}
 }

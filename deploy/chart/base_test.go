@@ -123,12 +123,12 @@ func TestRemovalWithoutHelm(t *testing.T) {
 		return string(out)
 	}
 	kubectl("apply --server-side -k deploy/kustomize/base")
-	kubectl("apply --server-side -f diagnose/sets/oom-kill.yaml")
+	kubectl("apply --server-side -f diagnose/manifest/sets/oom-kill.yaml")
 	kubectl("delete daemonset kernosis-agent -n " + chart.Namespace) // like kernosis uninstall
 	kubectl("create configmap other -n " + chart.Namespace)
 	kubectl(string(removal[1]))
 	kubectl("get configmap other -n " + chart.Namespace)
-	kubectl("get -f diagnose/sets/oom-kill.yaml")
+	kubectl("get -f diagnose/manifest/sets/oom-kill.yaml")
 	left := kubectl("get -k deploy/kustomize/base --ignore-not-found -o name")
 	for name := range strings.FieldsSeq(left) {
 		if name != "namespace/"+chart.Namespace && !strings.HasPrefix(name, "customresourcedefinition.") {
@@ -139,7 +139,7 @@ func TestRemovalWithoutHelm(t *testing.T) {
 		t.Errorf("the namespace is %s", phase)
 	}
 	kubectl("delete configmap other -n " + chart.Namespace)
-	kubectl("delete -f diagnose/sets/oom-kill.yaml")
+	kubectl("delete -f diagnose/manifest/sets/oom-kill.yaml")
 }
 
 func TestObjectsOfTheBase(t *testing.T) {

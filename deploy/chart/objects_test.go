@@ -186,7 +186,7 @@ func TestWhatRestartsAgents(t *testing.T) {
 // The chart's copies of files in other folders are identical to them.
 func TestCopies(t *testing.T) {
 	for from, to := range map[string]string{
-		"../../diagnose/api/crds/*.yaml": "kernosis/crds", "../../diagnose/sets/*.yaml": "kernosis/files/sets",
+		"../../diagnose/api/crds/*.yaml": "kernosis/crds", "../../diagnose/manifest/sets/*.yaml": "kernosis/files/sets",
 	} {
 		files, err := filepath.Glob(from)
 		if err != nil {

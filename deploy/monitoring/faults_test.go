@@ -21,10 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
-	"github.com/kernosis/kernosis/diagnose/sets"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/netlab"
@@ -45,16 +43,8 @@ func (s *stage) apply(objects ...client.Object) {
 // would hold the node until its problem has ended.
 func (s *stage) triggers() {
 	s.t.Helper()
-	r, err := manifest.NewReader()
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	for _, name := range []string{"oom-kill"} {
-		text, err := sets.Files.ReadFile(name + ".yaml")
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		all, err := r.Parse(document.File{Name: name + ".yaml", Data: text})
+		all, err := manifest.Shipped(name)
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -1,5 +1,5 @@
 // Package manifest reads manifests of kernosis.io without a cluster, for the commands that run,
-// draw and check them.
+// draw and check them. It also has the shipped OperationSets.
 //
 // What the API server would reject is rejected here too, by the same schemas (diagnose/api/crds):
 // types, bounds, defaults and CEL rules, except those that compare an object with its previous

@@ -2,20 +2,30 @@ package manifest
 
 import (
 	"cmp"
+	"embed"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/document"
-	"github.com/kernosis/kernosis/diagnose/sets"
 )
+
+// sets has the OperationSets that are part of Kernosis, with the Operations that they need besides
+// built-ins, and the Triggers that start them: one file each, named after its set.
+//
+//go:embed sets/*.yaml
+var sets embed.FS
+
+// Description is the annotation of an OperationSet that describes what it finds out.
+const Description = "kernosis.io/description"
 
 // ShippedNames returns the names of the OperationSets that are part of Kernosis, sorted.
 func ShippedNames() []string {
-	names, _ := fs.Glob(sets.Files, "*.yaml") // the pattern is valid
+	names, _ := fs.Glob(sets, "sets/*.yaml") // the pattern is valid
 	for i := range names {
-		names[i] = strings.TrimSuffix(names[i], ".yaml")
+		names[i] = strings.TrimSuffix(path.Base(names[i]), ".yaml")
 	}
 	return names
 }
@@ -26,7 +36,7 @@ func ShippedFile(name string) (document.File, error) {
 		return document.File{}, fmt.Errorf("no shipped OperationSet is named %.80q%s there are %s", name,
 			cmp.Or(document.Suggest(name, names), ";"), strings.Join(names, ", "))
 	}
-	data, err := sets.Files.ReadFile(name + ".yaml")
+	data, err := sets.ReadFile("sets/" + name + ".yaml")
 	return document.File{Name: name + ".yaml", Data: data}, err
 }
 

@@ -9,12 +9,11 @@ import (
 	"go.yaml.in/yaml/v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/operation/disk"
-	"github.com/kernosis/kernosis/diagnose/sets"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
@@ -124,7 +123,7 @@ func TestDisksOfKernelLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := engineOf(t, shippedTriggers(t, "disk-error.yaml")...)
+	e := engineOf(t, shippedTriggers(t, "disk-error")...)
 	op := disk.DiskErrors(operationtest.HostOf(t, map[string]string{
 		"/sys/class/nvme/nvme0/nvme0n1/size": "8", "/sys/class/block/nvme0n1/dev": "259:0", "/sys/block/nvme0n1/size": "8",
 	}))
@@ -159,17 +158,9 @@ func TestDisksOfKernelLines(t *testing.T) {
 }
 
 // shippedTriggers returns the Triggers of a shipped set, without their cooldown.
-func shippedTriggers(tb testing.TB, file string) (all []*trigger.Matcher) {
+func shippedTriggers(tb testing.TB, name string) (all []*trigger.Matcher) {
 	tb.Helper()
-	data, err := fs.ReadFile(sets.Files, file)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	r, err := reader()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	set, err := r.Parse(document.File{Name: file, Data: data})
+	set, err := manifest.Shipped(name)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -20,11 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
-	"github.com/kernosis/kernosis/diagnose/sets"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
@@ -118,15 +116,7 @@ func (a *agent) apply(objects ...client.Object) {
 // shipped applies the manifests of a shipped set.
 func (a *agent) shipped(name string) {
 	a.t.Helper()
-	text, err := sets.Files.ReadFile(name + ".yaml")
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	r, err := manifest.NewReader()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	all, err := r.Parse(document.File{Name: name + ".yaml", Data: text})
+	all, err := manifest.Shipped(name)
 	if err != nil {
 		a.t.Fatal(err)
 	}
