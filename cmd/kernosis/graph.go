@@ -12,7 +12,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/resolve"
-	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
 // graphOutputs returns the output formats of a drawing other than text.
@@ -50,7 +49,7 @@ Exit code: 0 drawn; 2 a file or graph is not valid: each mistake with file and l
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s\nthe graph is drawn, but can't run like this\n", resolve.In(m, err))
 			}
 			effect := func(id int) v1alpha1.Effect { return c.Effect(g.Node(id).Operation) }
-			return output.Failed(writeGraph(cmd.OutOrStdout(), runner.Drawing(set.Name, g, effect, &v1alpha1.DiagnosisStatus{}), format))
+			return output.Failed(writeGraph(cmd.OutOrStdout(), draw.Of(set.Name, g, effect, &v1alpha1.DiagnosisStatus{}), format))
 		},
 	}
 	source.flags(cmd)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
@@ -75,22 +76,22 @@ func TestEveryRefusalShowsInTheStatus(t *testing.T) {
 		as      string // reason of another mistake that always comes with it
 		message string
 	}{
-		v1alpha1.ReasonEmpty:                {nodes: list(node(0, "")), byAPI: true},
-		v1alpha1.ReasonTooLarge:             {nodes: wide, message: "2048"},
-		v1alpha1.ReasonIDMismatch:           {nodes: list(node(0, "", 1), node(2, op)), message: "spec.adjacencyList[1]"},
-		v1alpha1.ReasonStartOperation:       {nodes: list(node(0, op, 1), node(1, op)), byAPI: true},
-		v1alpha1.ReasonNoOperation:          {nodes: list(node(0, "", 1), node(1, "")), byAPI: true},
-		v1alpha1.ReasonUnknownNode:          {nodes: list(node(0, "", 1), node(1, op, 7)), byAPI: true},
-		v1alpha1.ReasonDoubledEdge:          {nodes: list(node(0, "", 1, 1), node(1, op)), byAPI: true},
-		v1alpha1.ReasonSecondSource:         {nodes: list(node(0, "", 1), node(1, op), node(2, op, 1)), message: "2"},
-		v1alpha1.ReasonUnreachableNode:      {nodes: list(node(0, "", 1), node(1, op), node(2, op, 3), node(3, op, 2)), as: v1alpha1.ReasonCycle, message: "nodes 2, 3: no path from the start leads there"},
-		v1alpha1.ReasonCycle:                {nodes: list(node(0, "", 1), node(1, op, 2), node(2, op, 3), node(3, op, 1)), message: "1 → 2 → 3 → 1"},
-		v1alpha1.ReasonUnknownDependence:    {nodes: list(node(0, "", 1), after(node(1, op), 0)), message: "spec.adjacencyList[1].dependences"},
-		v1alpha1.ReasonDoubledDependence:    {nodes: list(node(0, "", 1), node(1, op, 2), after(node(2, op), 1, 1)), byAPI: true},
-		v1alpha1.ReasonDependenceNotOnAPath: {nodes: list(node(0, "", 1, 2), node(1, op, 3), node(2, op, 3), after(node(3, op), 1)), message: "spec.adjacencyList[3]"},
-		v1alpha1.ReasonUnknownOperation:     {nodes: list(node(0, "", 1), node(1, "kernel-fact")), message: "kernel-facts"},
-		v1alpha1.ReasonUnknownBuiltin:       {nodes: list(node(0, "", 1), node(1, builtin)), message: "Operation " + builtin + ": spec.processor.builtin.name"},
-		v1alpha1.ReasonInvalidParameter:     {nodes: list(node(0, "", 1), node(1, parameter)), message: "spec.processor.builtin.parameters.pid"},
+		graph.Empty:                     {nodes: list(node(0, "")), byAPI: true},
+		graph.TooLarge:                  {nodes: wide, message: "2048"},
+		graph.WrongID:                   {nodes: list(node(0, "", 1), node(2, op)), message: "spec.adjacencyList[1]"},
+		graph.StartHasOperation:         {nodes: list(node(0, op, 1), node(1, op)), byAPI: true},
+		graph.NoOperation:               {nodes: list(node(0, "", 1), node(1, "")), byAPI: true},
+		graph.UnknownNode:               {nodes: list(node(0, "", 1), node(1, op, 7)), byAPI: true},
+		graph.DoubledEdge:               {nodes: list(node(0, "", 1, 1), node(1, op)), byAPI: true},
+		graph.SecondSource:              {nodes: list(node(0, "", 1), node(1, op), node(2, op, 1)), message: "2"},
+		graph.Unreachable:               {nodes: list(node(0, "", 1), node(1, op), node(2, op, 3), node(3, op, 2)), as: graph.Cycle, message: "nodes 2, 3: no path from the start leads there"},
+		graph.Cycle:                     {nodes: list(node(0, "", 1), node(1, op, 2), node(2, op, 3), node(3, op, 1)), message: "1 → 2 → 3 → 1"},
+		graph.UnknownDependence:         {nodes: list(node(0, "", 1), after(node(1, op), 0)), message: "spec.adjacencyList[1].dependences"},
+		graph.DoubledDependence:         {nodes: list(node(0, "", 1), node(1, op, 2), after(node(2, op), 1, 1)), byAPI: true},
+		graph.DependenceNotOnAPath:      {nodes: list(node(0, "", 1, 2), node(1, op, 3), node(2, op, 3), after(node(3, op), 1)), message: "spec.adjacencyList[3]"},
+		v1alpha1.ReasonUnknownOperation: {nodes: list(node(0, "", 1), node(1, "kernel-fact")), message: "kernel-facts"},
+		v1alpha1.ReasonUnknownBuiltin:   {nodes: list(node(0, "", 1), node(1, builtin)), message: "Operation " + builtin + ": spec.processor.builtin.name"},
+		v1alpha1.ReasonInvalidParameter: {nodes: list(node(0, "", 1), node(1, parameter)), message: "spec.processor.builtin.parameters.pid"},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			b := &bench{t: t, server: b.server, client: b.client, namespace: b.namespace}
@@ -137,7 +138,7 @@ func TestSetFollowsItsOperations(t *testing.T) {
 	if err := b.client.Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	_, message = b.waitSet(set, "False "+v1alpha1.ReasonDependenceNotOnAPath)
+	_, message = b.waitSet(set, "False "+graph.DependenceNotOnAPath)
 	contains(t, message, "disk-identity")
 	b.delete(o)
 	b.waitSet(set, "False "+v1alpha1.ReasonUnknownOperation)

@@ -126,9 +126,8 @@ func TestManyFaultsAreBoundedAndCounted(t *testing.T) {
 	if lines := strings.Split(err.Error(), "\n"); len(lines) != 51 || lines[50] != "and 151 more" {
 		t.Errorf("%d lines, the last is %q", len(lines), lines[len(lines)-1])
 	}
-	var f *graph.Fault
-	if !errors.As(err, &f) || f.Reason != graph.UnknownNode {
-		t.Errorf("a fault is not found in %T", err)
+	if faults, _ := errors.AsType[graph.Faults](err); len(faults) != 201 || faults[0].Reason != graph.UnknownNode {
+		t.Errorf("%d faults in %T", len(faults), err)
 	}
 	big := make([]string, graph.MaxNodes)
 	for i := range big {
@@ -214,7 +213,7 @@ func TestLadderOfDiamonds(t *testing.T) {
 		t.Errorf("%d paths, the second ends %v", len(paths), paths[1][76:])
 	}
 	// The last node fails, and therefore each path.
-	r := graph.NewRun(g, nil)
+	r := graph.NewRun(g, noRepairs)
 	ran := 0
 	for id, ok := r.Next(); ok; id, ok = r.Next() {
 		o := graph.Succeeded
@@ -243,7 +242,7 @@ func BenchmarkLadder(b *testing.B) {
 	nodes := ladder(40)
 	for b.Loop() {
 		g := build(b, nodes)
-		r := graph.NewRun(g, nil)
+		r := graph.NewRun(g, noRepairs)
 		for id, ok := r.Next(); ok; id, ok = r.Next() {
 			o := graph.Succeeded
 			if id == g.Len()-1 {

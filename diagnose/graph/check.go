@@ -9,8 +9,8 @@ type checker struct {
 	faults Faults
 }
 
-func (c *checker) fault(reason Reason, index int, field string, nodes []int, format string, args ...any) {
-	c.faults = append(c.faults, &Fault{Reason: reason, Index: index, Field: field, Nodes: nodes, Message: fmt.Sprintf(format, args...)})
+func (c *checker) fault(reason string, index int, field, format string, args ...any) {
+	c.faults = append(c.faults, &Fault{Reason: reason, Index: index, Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 func (c *checker) check() {
@@ -34,7 +34,7 @@ func (c *checker) check() {
 func (c *checker) size() bool {
 	n := len(c.nodes)
 	if n < 2 {
-		c.fault(Empty, -1, "", nil, "the list has %d nodes; want a start, node 0, and at least one node that it leads to", n)
+		c.fault(Empty, -1, "", "the list has %d nodes; want a start, node 0, and at least one node that it leads to", n)
 		return false
 	}
 	edges, dependences := 0, 0
@@ -47,7 +47,7 @@ func (c *checker) size() bool {
 		n, most int
 	}{{"nodes", n, MaxNodes}, {"edges", edges, MaxEdges}, {"dependences", dependences, MaxEdges}} {
 		if b.n > b.most {
-			c.fault(TooLarge, -1, "", nil, "the list has %d %s, at most %d", b.n, b.what, b.most)
+			c.fault(TooLarge, -1, "", "the list has %d %s, at most %d", b.n, b.what, b.most)
 		}
 	}
 	return len(c.faults) == 0
@@ -56,13 +56,13 @@ func (c *checker) size() bool {
 func (c *checker) node(i int) {
 	n := &c.nodes[i]
 	if n.ID != i {
-		c.fault(WrongID, i, "id", []int{i}, "node %d: id is %d; want the node's position in the list, counted from 0", i, n.ID)
+		c.fault(WrongID, i, "id", "node %d: id is %d; want the node's position in the list, counted from 0", i, n.ID)
 	}
 	switch {
 	case i == 0 && n.Operation != "":
-		c.fault(StartHasOperation, 0, "operation", []int{0}, "node 0: operation is %.80q; node 0 is the start and must have none", n.Operation)
+		c.fault(StartHasOperation, 0, "operation", "node 0: operation is %.80q; node 0 is the start and must have none", n.Operation)
 	case i > 0 && n.Operation == "":
-		c.fault(NoOperation, i, "operation", []int{i}, "node %d: operation is missing; only the start, node 0, has none", i)
+		c.fault(NoOperation, i, "operation", "node %d: operation is missing; only the start, node 0, has none", i)
 	}
 }
 
@@ -73,9 +73,9 @@ func (c *checker) edges(i int) bool {
 		switch {
 		case to < 0 || to >= len(c.nodes):
 			lead = false
-			c.fault(UnknownNode, i, "to", []int{i}, "node %d: to: there is no node %d; the last is %d", i, to, len(c.nodes)-1)
+			c.fault(UnknownNode, i, "to", "node %d: to: there is no node %d; the last is %d", i, to, len(c.nodes)-1)
 		case seen.has(to):
-			c.fault(DoubledEdge, i, "to", []int{i, to}, "node %d: to: node %d is listed twice", i, to)
+			c.fault(DoubledEdge, i, "to", "node %d: to: node %d is listed twice", i, to)
 		default:
 			seen.add(to)
 		}
@@ -86,19 +86,19 @@ func (c *checker) edges(i int) bool {
 func (c *checker) dependences(i int) {
 	var seen set
 	if i == 0 && len(c.nodes[0].Dependences) > 0 {
-		c.fault(UnknownDependence, 0, "dependences", []int{0}, "node 0: dependences: the start runs nothing and depends on nothing")
+		c.fault(UnknownDependence, 0, "dependences", "node 0: dependences: the start runs nothing and depends on nothing")
 		return
 	}
 	for _, d := range c.nodes[i].Dependences {
 		switch {
 		case d < 0 || d >= len(c.nodes):
-			c.fault(UnknownDependence, i, "dependences", []int{i}, "node %d: dependences: there is no node %d; the last is %d", i, d, len(c.nodes)-1)
+			c.fault(UnknownDependence, i, "dependences", "node %d: dependences: there is no node %d; the last is %d", i, d, len(c.nodes)-1)
 		case d == 0:
-			c.fault(UnknownDependence, i, "dependences", []int{i, 0}, "node %d: dependences: node 0 is the start and has no results", i)
+			c.fault(UnknownDependence, i, "dependences", "node %d: dependences: node 0 is the start and has no results", i)
 		case d == i:
-			c.fault(UnknownDependence, i, "dependences", []int{i}, "node %d: dependences: it depends on itself", i)
+			c.fault(UnknownDependence, i, "dependences", "node %d: dependences: it depends on itself", i)
 		case seen.has(d):
-			c.fault(DoubledDependence, i, "dependences", []int{i, d}, "node %d: dependences: node %d is listed twice", i, d)
+			c.fault(DoubledDependence, i, "dependences", "node %d: dependences: node %d is listed twice", i, d)
 		default:
 			seen.add(d)
 		}
@@ -117,7 +117,7 @@ func (c *checker) cycles() {
 		}
 		if first {
 			cycle := shortest(c.nodes, i, i, -1)
-			c.fault(Cycle, i, "to", cycle, "nodes %s form a cycle", join(cycle, " → "))
+			c.fault(Cycle, i, "to", "nodes %s form a cycle", join(cycle, " → "))
 		}
 	}
 }
@@ -136,13 +136,13 @@ func (c *checker) sources() {
 	for i := 1; i < len(c.nodes); i++ {
 		switch {
 		case !in.has(i):
-			c.fault(SecondSource, i, "", []int{i}, "node %d: no edge leads to it; only the start, node 0, may have none", i)
+			c.fault(SecondSource, i, "", "node %d: no edge leads to it; only the start, node 0, may have none", i)
 		case !reached.has(i):
 			cut = append(cut, i)
 		}
 	}
 	if len(cut) > 0 {
-		c.fault(Unreachable, cut[0], "", cut, "%s: no path from the start leads there", named(cut))
+		c.fault(Unreachable, cut[0], "", "%s: no path from the start leads there", named(cut))
 	}
 }
 
@@ -155,7 +155,7 @@ func (c *checker) dependencesBefore(before []set) {
 				continue
 			}
 			by := shortest(c.nodes, 0, i, d)
-			c.fault(DependenceNotOnAPath, i, "dependences", by, "node %d: dependences: node %d does not run on the path %s; a dependence must be on every path", i, d, join(by, " → "))
+			c.fault(DependenceNotOnAPath, i, "dependences", "node %d: dependences: node %d does not run on the path %s; a dependence must be on every path", i, d, join(by, " → "))
 		}
 	}
 }

@@ -32,24 +32,21 @@ func (g *Graph) countPaths() {
 // if it is the start. Each branch ends in a path, so that the cost is proportional to the result.
 func (g *Graph) pathsFrom(prefix []int, n, most int) [][]int {
 	var out [][]int
-	path := append([]int(nil), prefix...)
-	var walk func(n int)
-	walk = func(n int) {
+	var walk func(path []int, n int)
+	walk = func(path []int, n int) {
 		if len(out) >= most {
 			return
 		}
 		if n != 0 {
 			path = append(path, n)
-			defer func() { path = path[:len(path)-1] }()
 		}
 		if len(g.nodes[n].To) == 0 {
-			out = append(out, append([]int(nil), path...))
-			return
+			out = append(out, slices.Clone(path))
 		}
 		for _, to := range g.nodes[n].To {
-			walk(to)
+			walk(path, to)
 		}
 	}
-	walk(n)
+	walk(slices.Clone(prefix), n)
 	return out
 }

@@ -69,11 +69,8 @@ type Run struct {
 type taken struct{ node, edge int }
 
 // NewRun returns a run at its beginning. repairs reports whether a node changes something (a
-// Remediate); nil: none does.
+// Remediate).
 func NewRun(g *Graph, repairs func(id int) bool) *Run {
-	if repairs == nil {
-		repairs = func(int) bool { return false }
-	}
 	r := &Run{
 		g: g, repairs: repairs,
 		outcome: make([]Outcome, len(g.nodes)), dead: make([]bool, len(g.nodes)),

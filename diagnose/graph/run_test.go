@@ -8,6 +8,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/graph"
 )
 
+func noRepairs(int) bool { return false }
+
 // play runs the nodes with the given outcomes (by default Succeeded), and returns what ran and the
 // result.
 func play(t *testing.T, g *graph.Graph, repairs []int, outcomes map[int]graph.Outcome) (ran []int, res graph.Result) {
@@ -75,7 +77,7 @@ func TestARepairBeforeWhatHasFailedAlready(t *testing.T) {
 
 func TestDoneRefuses(t *testing.T) {
 	g := build(t, list("1", "2", ""))
-	r := graph.NewRun(g, nil)
+	r := graph.NewRun(g, noRepairs)
 	for want, err := range map[string]error{
 		"the next to run is node 1": r.Done(2, graph.Succeeded),
 		`unknown outcome "maybe"`:   r.Done(1, "maybe"),

@@ -34,15 +34,6 @@ func (fs Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap lets errors.As find each Fault.
-func (fs Faults) Unwrap() []error {
-	out := make([]error, len(fs))
-	for i, f := range fs {
-		out[i] = f
-	}
-	return out
-}
-
 // In adds file positions to an error of [Set]. It returns other errors unchanged.
 func In(m *manifest.Set, err error) error {
 	var faults Faults
@@ -57,13 +48,10 @@ func In(m *manifest.Set, err error) error {
 	return out
 }
 
-// ofGraph turns the faults of a graph into faults of the set.
-func ofGraph(object manifest.Object, err error) error {
-	var wrong graph.Faults
-	if !errors.As(err, &wrong) {
-		return err
-	}
+// ofGraph turns the error of [graph.Build] into faults of the set.
+func ofGraph(object manifest.Object, err error) Faults {
 	var out Faults
+	wrong, _ := errors.AsType[graph.Faults](err) // there is no other
 	for _, f := range wrong {
 		field := "spec.adjacencyList"
 		if f.Index >= 0 {
@@ -72,7 +60,7 @@ func ofGraph(object manifest.Object, err error) error {
 				field += "." + f.Field
 			}
 		}
-		out = append(out, &Fault{Reason: string(f.Reason), Object: object, Field: field, Message: f.Message})
+		out = append(out, &Fault{Reason: f.Reason, Object: object, Field: field, Message: f.Message})
 	}
 	return out
 }

@@ -77,7 +77,7 @@ func (p *Plan) Effect(id int) operation.Effect { return p.Steps[id].Operation.Ef
 // Graph returns the graph of an OperationSet, including the dependences that its Operations
 // declare. It does not report unknown names; [Set] does. Its error is [Faults].
 func Graph(c Config, set *v1alpha1.OperationSet) (*graph.Graph, error) {
-	g, err := graph.Build(runner.Nodes(&set.Spec))
+	g, err := graph.Build(nodes(&set.Spec))
 	if err == nil {
 		g, err = g.Require(func(name string) []string {
 			if op := c.object(name); op != nil {
@@ -90,6 +90,24 @@ func Graph(c Config, set *v1alpha1.OperationSet) (*graph.Graph, error) {
 		return nil, ofGraph(set, err)
 	}
 	return g, nil
+}
+
+// nodes returns the adjacency list of an OperationSet.
+func nodes(spec *v1alpha1.OperationSetSpec) []graph.Node {
+	out := make([]graph.Node, len(spec.AdjacencyList))
+	for i := range out {
+		n := &spec.AdjacencyList[i]
+		out[i] = graph.Node{ID: int(n.ID), To: ints(n.To), Operation: n.Operation, Dependences: ints(n.Dependences)}
+	}
+	return out
+}
+
+func ints(in []int32) []int {
+	var out []int
+	for _, v := range in {
+		out = append(out, int(v))
+	}
+	return out
 }
 
 func (c *Config) object(name string) *v1alpha1.Operation {
@@ -131,11 +149,7 @@ func (c *Config) Spec(name string) *v1alpha1.OperationSpec {
 func Set(c Config, set *v1alpha1.OperationSet) (*Plan, error) {
 	r := &resolver{c: c, set: set, done: map[string]resolved{}}
 	g, err := Graph(c, set)
-	if faults, ok := errors.AsType[Faults](err); ok {
-		r.faults = faults
-	} else if err != nil {
-		return nil, err
-	}
+	r.faults, _ = errors.AsType[Faults](err)
 	n := len(set.Spec.AdjacencyList)
 	p := &Plan{Graph: g, Steps: make([]runner.Step, n), inputs: make([]input, n)}
 	for i := range set.Spec.AdjacencyList {

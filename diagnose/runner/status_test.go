@@ -154,7 +154,7 @@ func TestDrawing(t *testing.T) {
 	d := s.diagnosis(t, "a", hungTask()...)
 	st, _ := statusOf(t, execute(t, newRunner(t, runner.Config{}), d))
 	st.Results = append(st.Results, v1alpha1.Result{ID: 77, State: v1alpha1.ResultFailed})
-	got := draw.Text(runner.Drawing("hung-task-n7", d.Graph, func(id int) v1alpha1.Effect { return d.Steps[id].Operation.Effect }, &st))
+	got := draw.Text(draw.Of("hung-task-n7", d.Graph, func(id int) v1alpha1.Effect { return d.Steps[id].Operation.Effect }, &st))
 	for _, want := range []string{
 		"* 1  collect-stacks  → 2, 3         Collect · Succeeded\n",
 		"  2  check-lock-no   → 4            Check · uses 1 · Refuted\n",

@@ -264,7 +264,7 @@ func ReadAll(all ...string) ([]*View, error) {
 func (v *View) Drawing(title string) *draw.Drawing {
 	var status v1alpha1.DiagnosisStatus
 	v.Report.Status(&status)
-	return runner.Drawing(title, v.Graph, func(id int) v1alpha1.Effect { return v.Effects[id] }, &status)
+	return draw.Of(title, v.Graph, func(id int) v1alpha1.Effect { return v.Effects[id] }, &status)
 }
 
 // Result returns the result of a run in a few words.

@@ -18,25 +18,10 @@ const (
 	ConditionPaused = "Paused"
 )
 
-// Reasons of ConditionAccepted.
+// Reasons of ConditionAccepted. Mistakes in a graph have those of package graph.
 const (
 	ReasonAccepted = "Accepted"
 	ReasonInvalid  = "Invalid" // any other mistake; the message names it
-
-	// Mistakes in a graph.
-	ReasonEmpty                = "Empty"    // only the start node
-	ReasonTooLarge             = "TooLarge" // too many nodes, edges or dependences
-	ReasonIDMismatch           = "IDMismatch"
-	ReasonStartOperation       = "StartOperation" // the start has an operation
-	ReasonNoOperation          = "NoOperation"    // another node has none
-	ReasonUnknownNode          = "UnknownNode"    // an edge leads to a node that does not exist
-	ReasonDoubledEdge          = "DoubledEdge"
-	ReasonSecondSource         = "SecondSource" // no edge leads to a node other than the start
-	ReasonUnreachableNode      = "UnreachableNode"
-	ReasonCycle                = "Cycle"
-	ReasonUnknownDependence    = "UnknownDependence" // on a node that does not exist, the start or itself
-	ReasonDoubledDependence    = "DoubledDependence"
-	ReasonDependenceNotOnAPath = "DependenceNotOnAPath" // some path to the node bypasses it
 
 	// Mistakes in names and values.
 	ReasonUnknownOperation    = "UnknownOperation" // no Operation or built-in has the name

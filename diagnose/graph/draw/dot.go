@@ -10,7 +10,7 @@ func DOT(d *Drawing) string {
 	var b strings.Builder
 	b.WriteString("digraph {\n")
 	if d.Title != "" {
-		fmt.Fprintf(&b, "  label=%s\n  labelloc=t\n", quoteDOT(label(d.Title, 80)))
+		fmt.Fprintf(&b, "  label=\"%s\"\n  labelloc=t\n", escapeDOT(label(d.Title, 80)))
 	}
 	b.WriteString("  ordering=out\n  node [shape=box style=\"rounded,filled\" fontname=\"sans-serif\"]\n")
 	for id := range d.Graph.Len() {
@@ -27,12 +27,12 @@ func DOT(d *Drawing) string {
 			fmt.Fprintf(&b, "  n0 [label=\"start\" shape=oval style=filled fillcolor=\"#ffffff\" penwidth=%d]\n", width)
 			continue
 		}
-		text := fmt.Sprintf("%d %s", id, d.name(id, maxLabel))
-		quoted := quoteDOT(text)
-		if detail := d.detail(id); detail != "" {
-			quoted = strings.TrimSuffix(quoted, `"`) + `\n` + strings.TrimPrefix(quoteDOT(detail), `"`)
+		first, second := d.lines(id)
+		text := escapeDOT(first)
+		if second != "" {
+			text += `\n` + escapeDOT(second)
 		}
-		fmt.Fprintf(&b, "  n%d [label=%s style=%q fillcolor=%q color=%q penwidth=%d]\n", id, quoted, style, l.fill, l.stroke, width)
+		fmt.Fprintf(&b, "  n%d [label=\"%s\" style=%q fillcolor=%q color=%q penwidth=%d]\n", id, text, style, l.fill, l.stroke, width)
 	}
 	for id := range d.Graph.Len() {
 		for _, to := range d.Graph.Node(id).To {
@@ -47,8 +47,8 @@ func DOT(d *Drawing) string {
 	return b.String()
 }
 
-// quoteDOT quotes a string so that nothing in it is an escape: Graphviz replaces \N, \G and others
-// in labels, so each backslash is doubled. It also reads HTML entities in labels.
-func quoteDOT(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "&", "&amp;").Replace(s) + `"`
+// escapeDOT escapes text for a quoted label. Graphviz replaces \N, \G and others there, so each
+// backslash is doubled, and reads HTML entities.
+func escapeDOT(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "&", "&amp;").Replace(s)
 }

@@ -3,9 +3,11 @@ package draw
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/graph"
 )
 
@@ -26,6 +28,25 @@ type Note struct {
 	// or Unknown; empty: the node has not run. Other states are shown unchanged.
 	State   string
 	Message string // shown if there is room for it
+}
+
+// Of returns the drawing of a Diagnosis: its graph with the nodes' effects ("" if unknown), the state
+// of each node, and the path that succeeded.
+func Of(title string, g *graph.Graph, effect func(id int) v1alpha1.Effect, s *v1alpha1.DiagnosisStatus) *Drawing {
+	d := &Drawing{Title: title, Graph: g, Notes: make([]Note, g.Len())}
+	for id := 1; id < g.Len(); id++ {
+		d.Notes[id].Effect = string(effect(id))
+	}
+	for i := range s.Results {
+		r := &s.Results[i]
+		if id := int(r.ID); id > 0 && id < g.Len() { // others may write a status, too
+			d.Notes[id].State, d.Notes[id].Message = string(r.State), r.Message
+		}
+	}
+	for _, id := range s.SucceededPath {
+		d.Path = append(d.Path, int(id))
+	}
+	return d
 }
 
 // maxLabel bounds a name in a drawing, in characters. Names in the API can be too long for a box.
@@ -59,6 +80,14 @@ func (d *Drawing) name(id, most int) string {
 		return "start"
 	}
 	return label(d.Graph.Node(id).Operation, most)
+}
+
+// lines returns the two lines of a node's box.
+func (d *Drawing) lines(id int) (first, second string) {
+	if id == 0 {
+		return "start", ""
+	}
+	return strconv.Itoa(id) + " " + d.name(id, maxLabel), d.detail(id)
 }
 
 // detail returns a node's second line: its effect, the nodes it uses, its state.

@@ -125,7 +125,7 @@ func TestInversions(t *testing.T) {
 				}
 			}
 		}
-		if got := inversions(slices.Clone(s)); got != want {
+		if got := inversions(s); got != want {
 			t.Errorf("%v: %d, want %d", s, got, want)
 		}
 	}

@@ -26,9 +26,10 @@ func Mermaid(d *Drawing) string {
 		if id == 0 {
 			fmt.Fprintf(&b, "  %s([%q])\n", name, "start")
 		} else {
-			text := fmt.Sprintf("%d %s", id, escapeMermaid(d.name(id, maxLabel)))
-			if detail := d.detail(id); detail != "" {
-				text += "<br/>" + escapeMermaid(detail)
+			first, second := d.lines(id)
+			text := escapeMermaid(first)
+			if second != "" {
+				text += "<br/>" + escapeMermaid(second)
 			}
 			fmt.Fprintf(&b, "  %s[\"%s\"]\n", name, text)
 			class := lookOf(d.note(id).State).class

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 const (
@@ -42,25 +45,8 @@ func SVG(d *Drawing) []byte {
 	return p.b.Bytes()
 }
 
-// lines returns the two lines of a box.
-func (d *Drawing) lines(id int) (first, second string) {
-	if id == 0 {
-		return "start", ""
-	}
-	return strconv.Itoa(id) + " " + d.name(id, maxLabel), d.detail(id)
-}
-
-// cells returns the width in terminal columns: East Asian characters have two.
-func cells(s string) float64 {
-	n := 0
-	for _, r := range s {
-		n++
-		if r >= 0x1100 {
-			n++
-		}
-	}
-	return float64(n)
-}
+// cells returns the width in terminal columns.
+func cells(s string) float64 { return float64(display.Cells(s)) }
 
 type painter struct {
 	d   *Drawing
@@ -204,10 +190,7 @@ func (p *painter) text(x, y, size float64, anchor, colour string, bold bool, s s
 
 // px formats a length with at most one decimal.
 func px(v float64) string {
-	s := strconv.FormatFloat(v, 'f', 1, 64)
-	if len(s) > 2 && s[len(s)-2:] == ".0" {
-		s = s[:len(s)-2]
-	}
+	s := strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
 	if s == "-0" {
 		return "0"
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/big"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 )
@@ -50,16 +51,7 @@ func Text(d *Drawing) string {
 	if more := count.Sub(count, big.NewInt(int64(len(paths)))); more.Sign() > 0 {
 		fmt.Fprintf(&b, "  and %s more\n", more)
 	}
-	return trimLines(b.String())
-}
-
-// trimLines removes trailing blanks, which the columns leave.
-func trimLines(s string) string {
-	lines := strings.Split(s, "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
-	}
-	return strings.Join(lines, "\n")
+	return regexp.MustCompile(` +\n`).ReplaceAllString(b.String(), "\n") // the columns leave blanks
 }
 
 func many(n *big.Int, what string) string {

@@ -19,11 +19,11 @@ func (l *layout) uncross() {
 			break
 		}
 		if i%2 == 0 {
-			for n := 1; n < len(l.layers); n++ {
+			for n := range l.layers {
 				l.sortLayer(n, func(it *item) []int { return it.up })
 			}
 		} else {
-			for n := len(l.layers) - 2; n >= 0; n-- {
+			for n := range slices.Backward(l.layers) {
 				l.sortLayer(n, func(it *item) []int { return it.down })
 			}
 		}
@@ -86,23 +86,13 @@ func (l *layout) crossings() int {
 	return total
 }
 
-// inversions counts the pairs in the wrong order by merge sort; it sorts s.
-func inversions(s []int) int {
-	if len(s) < 2 {
-		return 0
-	}
-	left, right := slices.Clone(s[:len(s)/2]), slices.Clone(s[len(s)/2:])
-	n := inversions(left) + inversions(right)
-	i, j := 0, 0
-	for k := range s {
-		if j == len(right) || i < len(left) && left[i] <= right[j] {
-			s[k] = left[i]
-			i++
-		} else {
-			s[k] = right[j]
-			j++
-			n += len(left) - i
-		}
+// inversions counts the pairs in the wrong order.
+func inversions(s []int) (n int) {
+	sorted := make([]int, 0, len(s))
+	for _, v := range s {
+		at, _ := slices.BinarySearch(sorted, v+1) // after those that are equal
+		n += len(sorted) - at
+		sorted = slices.Insert(sorted, at, v)
 	}
 	return n
 }
