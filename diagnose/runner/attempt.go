@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,14 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+const (
+	// maxGrace is how long an operation may take to return after its timeout. Then it is abandoned.
+	maxGrace = 5 * time.Second
+	// maxAbandoned bounds abandoned operations that are still running. At the bound no operation
+	// starts.
+	maxAbandoned = 16
 )
 
 // timedOut is the error of an attempt that exceeded its timeout.
@@ -45,7 +54,7 @@ func (r *Runner) attempt(ctx context.Context, s *Step, in func() *Inputs) (out o
 		most = 1
 	}
 	pauses := &backoff.ExponentialBackOff{
-		InitialInterval: orDefault(s.Backoff, time.Second), MaxInterval: orDefault(s.MaxBackoff, 30*time.Second),
+		InitialInterval: cmp.Or(s.Backoff, time.Second), MaxInterval: cmp.Or(s.MaxBackoff, 30*time.Second),
 		Multiplier: 2, RandomizationFactor: 0.1,
 	}
 	_, waited := backoff.Retry(ctx, func() (struct{}, error) {
@@ -64,29 +73,23 @@ func (r *Runner) attempt(ctx context.Context, s *Step, in func() *Inputs) (out o
 	return out, tries, err
 }
 
-func orDefault(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
+func worthRetrying(err error) bool {
+	return !is[*operation.Refuted](err) && !is[*panicked](err) && !is[*left](err) && !errors.Is(err, errHanging)
 }
 
-func worthRetrying(err error) bool {
-	for _, as := range []any{new(*operation.Refuted), new(*panicked), new(*left)} {
-		if errors.As(err, as) {
-			return false
-		}
-	}
-	return !errors.Is(err, errHanging)
+// is reports whether an error is, or wraps, one of type E.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // once runs an operation in its own goroutine, so that an operation that ignores its context
 // (because it is stuck in the kernel, say) does not block the run.
 func (r *Runner) once(ctx context.Context, s *Step, in *Inputs) (operation.Output, error) {
-	if r.abandoned.Load() >= int64(r.c.MaxAbandoned) {
+	if r.abandoned.Load() >= maxAbandoned {
 		return operation.Output{}, errHanging
 	}
-	timeout := orDefault(s.Timeout, DefaultTimeout)
+	timeout := cmp.Or(s.Timeout, DefaultTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &timedOut{timeout})
 	defer cancel()
 	type result struct {
@@ -112,7 +115,7 @@ func (r *Runner) once(ctx context.Context, s *Step, in *Inputs) (operation.Outpu
 	select {
 	case res = <-ended:
 	case <-ctx.Done():
-		grace := time.NewTimer(r.c.Grace)
+		grace := time.NewTimer(maxGrace)
 		defer grace.Stop()
 		select {
 		case res = <-ended:
@@ -123,21 +126,14 @@ func (r *Runner) once(ctx context.Context, s *Step, in *Inputs) (operation.Outpu
 			return operation.Output{}, &left{why()}
 		}
 	}
-	if res.err != nil && ctx.Err() != nil && !isPanic(res.err) {
-		if _, refuted := errors.AsType[*operation.Refuted](res.err); refuted {
-			return res.out, res.err // the check got its answer in time
-		}
+	// A check that was refuted got its answer in time.
+	if res.err != nil && ctx.Err() != nil && !is[*panicked](res.err) && !is[*operation.Refuted](res.err) {
 		if errors.Is(res.err, context.Canceled) || errors.Is(res.err, context.DeadlineExceeded) || errors.Is(res.err, why()) {
 			return res.out, why() // the error adds nothing to the cause
 		}
 		return res.out, fmt.Errorf("%w: %w", why(), res.err)
 	}
 	return res.out, res.err
-}
-
-func isPanic(err error) bool {
-	_, ok := errors.AsType[*panicked](err)
-	return ok
 }
 
 // inputs returns new Inputs for one attempt of a node's operation. The operation writes its files

@@ -104,26 +104,35 @@ func TestOperationsThatHang(t *testing.T) {
 			<-release
 			return operation.Output{Results: map[string]string{"late": "x"}}, nil
 		}
-		s := script{behave: behaviour{1: hang, 2: hang}}
-		r := newRunner(t, runner.Config{MaxAbandoned: 2, Grace: time.Second})
-		lines := []string{": 1 2 3", "collect-a:", "collect-b:", "check-c:"}
+		const most = 16
+		s := script{behave: behaviour{}}
+		r := newRunner(t, runner.Config{})
+		lines, failed := []string{":"}, ""
+		for id := 1; id <= most; id++ {
+			s.behave[id] = hang
+			lines[0] += fmt.Sprint(" ", id)
+			lines = append(lines, fmt.Sprintf("collect-%d:", id))
+			failed += fmt.Sprint(id, " Failed, ")
+		}
+		lines[0] += fmt.Sprint(" ", most+1)
+		lines = append(lines, "check-c:")
 		d := s.diagnosis(t, "a", lines...)
 		d.Steps[1].Retries = 5
 		began := time.Now()
 		rep := execute(t, r, d)
-		want(t, rep, v1alpha1.PhaseFailed, v1alpha1.ReasonNoPathSucceeded, "1 Failed, 2 Failed, 3 Failed")
-		if a, c := record(rep, 1), record(rep, 3); a.Reason != "DidNotEnd" || a.Message != "did not end within 30s, and is still running" || a.Attempts != 1 || c.Reason != "OperationsHang" {
+		want(t, rep, v1alpha1.PhaseFailed, v1alpha1.ReasonNoPathSucceeded, failed+"17 Failed")
+		if a, c := record(rep, 1), record(rep, most+1); a.Reason != "DidNotEnd" || a.Message != "did not end within 30s, and is still running" || a.Attempts != 1 || c.Reason != "OperationsHang" {
 			t.Errorf("%+v\n%+v", a, c)
 		}
-		if took := time.Since(began); took != 62*time.Second {
+		if took := time.Since(began); took != most*35*time.Second {
 			t.Errorf("took %v", took)
 		}
-		if st := r.Stats(); st.Hanging != 2 || st.Abandoned != 2 {
+		if st := r.Stats(); st.Hanging != most || st.Abandoned != most {
 			t.Errorf("%+v", st)
 		}
 		close(release)
 		synctest.Wait()
-		if st := r.Stats(); st.Hanging != 0 || st.Abandoned != 2 {
+		if st := r.Stats(); st.Hanging != 0 || st.Abandoned != most {
 			t.Errorf("%+v", st)
 		}
 		want(t, execute(t, r, s.diagnosis(t, "b", lines...)), v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded")

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -210,7 +209,7 @@ func (s store) save(c *checkpoint) error {
 }
 
 func (r *Runner) store(id string) store {
-	return store{path: filepath.Join(r.c.Dir, id+extension), fault: r.c.Fault}
+	return store{path: SavedPath(r.c.Dir, id), fault: r.c.Fault}
 }
 
 // Close records an end for a run that will not be executed any more, so that readers of its
@@ -246,7 +245,7 @@ func (r *Runner) Close(id string, end End) (*Report, error) {
 // Forget removes a diagnosis' checkpoint, once its end is reported or nobody needs it. It returns
 // an error while the diagnosis is executed, and for a checkpoint of a newer version.
 func (r *Runner) Forget(id string) error {
-	if !validID(id) {
+	if !validID.MatchString(id) {
 		return fmt.Errorf("%.140q is not the ID of a diagnosis", id)
 	}
 	if err := r.begin(id); err != nil {
@@ -254,10 +253,8 @@ func (r *Runner) Forget(id string) error {
 	}
 	defer r.end(id)
 	path := r.store(id).path
-	if _, err := r.store(id).load(); err != nil {
-		if _, newer := errors.AsType[*statefile.NewerError](err); newer {
-			return fmt.Errorf("forget diagnosis: %w", err)
-		}
+	if _, err := r.store(id).load(); is[*statefile.NewerError](err) {
+		return fmt.Errorf("forget diagnosis: %w", err)
 	}
 	var errs []error
 	for _, p := range []string{path, path + ".new", path + ".damaged"} {

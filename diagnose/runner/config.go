@@ -9,7 +9,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -29,13 +28,7 @@ type Config struct {
 	Artifacts func(diagnosis string) (Artifacts, error)
 	// Changed is called with each new state of a run, by the goroutine that executes it.
 	Changed func(*Report)
-	// Grace is how long an operation may take to return after its timeout; 0: 5 s. Then it is
-	// abandoned.
-	Grace time.Duration
-	// MaxAbandoned bounds abandoned operations that are still running; 0: 16. At the bound no
-	// operation starts.
-	MaxAbandoned int
-	Log          *slog.Logger
+	Log     *slog.Logger
 	// Fault is called between two effects that a kill can separate; for tests.
 	Fault func(Stage)
 }
@@ -92,12 +85,6 @@ func New(c Config) (*Runner, error) {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.Grace == 0 {
-		c.Grace = 5 * time.Second
-	}
-	if c.MaxAbandoned == 0 {
-		c.MaxAbandoned = 16
 	}
 	if c.Gate == nil {
 		c.Gate = observer{}

@@ -36,9 +36,6 @@ type Inputs struct {
 // Builtin returns a built-in with fixed parameters as an [Operation].
 func Builtin(b *operation.Builtin, fixed map[string]string) Operation {
 	return Operation{b.Effect, func(ctx context.Context, in *Inputs) (operation.Output, error) {
-		if b.Run == nil {
-			return operation.Output{}, fmt.Errorf("%s: it changes API objects, which only the controller can do", b.Name)
-		}
 		values, err := b.Fill(fixed, in.Parameters, in.Results)
 		if err != nil {
 			return operation.Output{}, err
@@ -96,14 +93,12 @@ type Diagnosis struct {
 	cancelled *Cancelled // set if it was cancelled while queued
 }
 
-// validID reports whether id is valid; such an id can't lead out of the checkpoint folder.
-func validID(id string) bool {
-	return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`).MatchString(id)
-}
+// validID is the form of an ID; such an ID can't lead out of the checkpoint folder.
+var validID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 func (d *Diagnosis) check() error {
 	var errs []error
-	if !validID(d.ID) {
+	if !validID.MatchString(d.ID) {
 		errs = append(errs, fmt.Errorf("id %.140q: want 1 to 128 letters, digits, '.', '_', '-'", d.ID))
 	}
 	if d.Graph == nil {

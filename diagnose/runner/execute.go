@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,7 +101,7 @@ func (e *execution) open() error {
 	cp, err := e.store.load()
 	if err != nil {
 		e.r.count(func(s *Stats) { s.Corrupt++ })
-		if _, newer := errors.AsType[*statefile.NewerError](err); newer || e.mayRepair() {
+		if is[*statefile.NewerError](err) || e.mayRepair() {
 			return err
 		}
 		// It begins again: nothing that ran can have changed anything.
@@ -126,10 +127,7 @@ func (e *execution) start(p plan) {
 // resume continues from the checkpoint.
 func (e *execution) resume(cp *checkpoint, want plan) error {
 	want.Intended = cp.Plan.Intended // as it was when the run began
-	same, err := equal(want, cp.Plan)
-	if err != nil {
-		return err
-	}
+	same := equal(want, cp.Plan)
 	if !same && len(cp.Records) == 0 && cp.Begun == nil && cp.Final == nil {
 		e.start(want) // nothing has run yet
 		return nil
@@ -186,13 +184,10 @@ func (e *execution) plan() plan {
 }
 
 // equal reports whether two plans have the same form on disk.
-func equal(a, b plan) (bool, error) {
-	rawA, err := json.Marshal(a)
-	if err != nil {
-		return false, err
-	}
-	rawB, err := json.Marshal(b)
-	return string(rawA) == string(rawB), err
+func equal(a, b plan) bool {
+	rawA, _ := json.Marshal(a) // texts and numbers always have one
+	rawB, _ := json.Marshal(b)
+	return bytes.Equal(rawA, rawB)
 }
 
 // mayRepair reports whether the run may have made a repair, as far as is known without its

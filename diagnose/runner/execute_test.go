@@ -66,7 +66,7 @@ func TestRepaired(t *testing.T) {
 	if rep.Verdict.Reason != "Cause5" || intents != 1 || len(g.asked) != 1 {
 		t.Errorf("verdict %v, %d intents, %d questions", rep.Verdict, intents, len(g.asked))
 	}
-	if a := g.asked[0]; a.Diagnosis != "a" || a.Node != "n7" || a.ID != 4 || a.Operation != "repair-cordon" || fmt.Sprint(a.Path) != "[1 3 4]" || a.Parameters["pid"] != "811" {
+	if a := g.asked[0]; a.Diagnosis != "a" || a.ID != 4 || a.Operation != "repair-cordon" {
 		t.Errorf("asked for %+v", a)
 	}
 	// A run that has ended is reported again, and nothing runs.

@@ -23,13 +23,8 @@ type Gate interface {
 // Action is a repair that is due.
 type Action struct {
 	Diagnosis string // its ID
-	Node      string // where the diagnosis runs
 	ID        int    // of the graph's node
 	Operation string
-	// Path is the path being tried, up to this node; the nodes before it have succeeded.
-	Path []int
-	// Parameters and Results are the inputs of the operation.
-	Parameters, Results map[string]string
 }
 
 // Decision is the answer of a [Gate].

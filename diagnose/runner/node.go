@@ -114,8 +114,7 @@ func (e *execution) keep(rec *Record, out operation.Output, artifacts operation.
 
 // interrupted reports whether an error comes from the run's context, not from the operation.
 func interrupted(ctx context.Context, err error) bool {
-	_, refuted := errors.AsType[*operation.Refuted](err)
-	return !refuted && !isPanic(err) && errors.Is(err, context.Cause(ctx))
+	return !is[*operation.Refuted](err) && !is[*panicked](err) && errors.Is(err, context.Cause(ctx))
 }
 
 // judge sets a node's state, reason and message. stopped: the run was interrupted or cancelled.
@@ -139,14 +138,12 @@ func judge(rec *Record, effect operation.Effect, out operation.Output, err error
 	}
 	// errors.Join puts one error a line.
 	rec.State, rec.Message = v1alpha1.ResultFailed, oneLine(strings.ReplaceAll(err.Error(), "\n", "; "))
-	_, timeout := errors.AsType[*timedOut](err)
-	_, hangs := errors.AsType[*left](err)
 	switch {
-	case hangs:
+	case is[*left](err):
 		rec.Reason = "DidNotEnd"
-	case timeout:
+	case is[*timedOut](err):
 		rec.Reason = "TimedOut"
-	case isPanic(err):
+	case is[*panicked](err):
 		rec.Reason = "Panicked"
 	case errors.Is(err, errHanging):
 		rec.Reason = "OperationsHang"
@@ -198,11 +195,7 @@ func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 		e.withhold(rec)
 		return false
 	}
-	in := e.inputs(rec.ID, noArtifacts{})
-	a := &Action{
-		Diagnosis: e.d.ID, Node: e.d.Node, ID: rec.ID, Operation: rec.Operation, Path: e.run.Result().Path,
-		Parameters: in.Parameters, Results: in.Results,
-	}
+	a := &Action{Diagnosis: e.d.ID, ID: rec.ID, Operation: rec.Operation}
 	asking, cancel := context.WithTimeout(ctx, gateTimeout)
 	defer cancel()
 	d, err := e.r.c.Gate.Allow(asking, a)

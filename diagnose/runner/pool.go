@@ -17,14 +17,13 @@ var (
 
 // PoolConfig configures a [Pool].
 type PoolConfig struct {
-	Workers int // diagnoses that run at a time; 0: 4
-	// PerTenant bounds the workers of one tenant; 0: half of them. All tenants together leave one
-	// worker to the node's own diagnoses, if there are several workers.
-	PerTenant int
-	Queue     int // diagnoses that wait for a worker; 0: 100
+	// Workers is how many diagnoses run at a time. One tenant has at most half of them. All tenants
+	// together leave one worker to the node's own diagnoses, if there are several workers.
+	Workers int
+	Queue   int // how many diagnoses wait for a worker
 	// Execute executes one diagnosis: [Runner.Execute].
 	Execute func(ctx context.Context, d *Diagnosis) (*Report, error)
-	// Done is called by the worker with what Execute returned. May be nil.
+	// Done is called by the worker with what Execute returned.
 	Done func(d *Diagnosis, rep *Report, err error)
 }
 
@@ -51,18 +50,6 @@ type job struct {
 
 // NewPool returns a pool that runs nothing until [Pool.Run] is called.
 func NewPool(c PoolConfig) *Pool {
-	if c.Workers == 0 {
-		c.Workers = 4
-	}
-	if c.PerTenant == 0 {
-		c.PerTenant = max(1, c.Workers/2)
-	}
-	if c.Queue == 0 {
-		c.Queue = 100
-	}
-	if c.Done == nil {
-		c.Done = func(*Diagnosis, *Report, error) {}
-	}
 	return &Pool{c: c, changed: make(chan struct{}), running: map[string]*job{}, tenants: map[string]int{}, turn: map[string]uint64{}}
 }
 
@@ -139,7 +126,7 @@ func (p *Pool) next() *Diagnosis {
 		switch {
 		case d.Tenant == "":
 			return d
-		case p.tenants[d.Tenant] >= p.c.PerTenant:
+		case p.tenants[d.Tenant] >= max(1, p.c.Workers/2):
 		case first == nil || p.before(d.Tenant, first.Tenant):
 			first = d
 		}

@@ -132,7 +132,7 @@ func TestPoolCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBusy()
 		var ended atomic.Int32
-		p := runner.NewPool(runner.PoolConfig{Workers: 1, Execute: b.execute, Done: func(*runner.Diagnosis, *runner.Report, error) { ended.Add(1) }})
+		p := runner.NewPool(runner.PoolConfig{Workers: 1, Queue: 3, Execute: b.execute, Done: func(*runner.Diagnosis, *runner.Report, error) { ended.Add(1) }})
 		for _, id := range []string{"runs", "waits", "other"} {
 			if err := p.Submit(&runner.Diagnosis{ID: id}); err != nil {
 				t.Fatal(err)
@@ -169,7 +169,7 @@ func TestPoolOfARunner(t *testing.T) {
 	s.behave = behaviour{2: func(context.Context, *runner.Inputs) (operation.Output, error) { return operation.Output{}, nil }}
 	r := newRunner(t, runner.Config{Gate: &gate{Decision: runner.Decision{Verb: v1alpha1.RemediationWait, Reason: "AwaitingApproval"}}})
 	reports := make(chan *runner.Report, 20)
-	p := runner.NewPool(runner.PoolConfig{Workers: 2, Execute: r.Execute, Done: func(_ *runner.Diagnosis, rep *runner.Report, err error) {
+	p := runner.NewPool(runner.PoolConfig{Workers: 2, Queue: 20, Execute: r.Execute, Done: func(_ *runner.Diagnosis, rep *runner.Report, err error) {
 		if err != nil {
 			t.Error(err)
 		}
