@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,7 +41,7 @@ type Budget struct {
 	Writer client.SubResourceWriter // for the status
 	Holder string                   // the name of this process
 	Now    func() time.Time
-	// TakenOver is called when a slot is taken over from another holder. May be nil.
+	// TakenOver is called when a slot is taken over from another holder.
 	TakenOver func(diagnosis types.UID)
 }
 
@@ -55,8 +56,8 @@ type Budget struct {
 // reported: call [Decide] before.
 func (b *Budget) Acquire(ctx context.Context, names []string, c *Cluster, w *Want) (Decision, error) {
 	now := b.Now()
-	d, done := decideWithoutPolicy(c, w, now)
-	if done {
+	d := decideWithoutPolicy(c, w, now)
+	if d.Verb != "" {
 		return d, nil
 	}
 	node := c.Node(w.Node)
@@ -75,8 +76,7 @@ func (b *Budget) Acquire(ctx context.Context, names []string, c *Cluster, w *Wan
 			}
 			forget(obj, b.Now())
 			forgetGone(obj, c)
-			if i := indexOf(obj, w.Node); i >= 0 && holds(&obj.Status.Repairs[i], w.Diagnosis) {
-				had := &obj.Status.Repairs[i]
+			if had := slotOf(obj, w.Node, w.Diagnosis); had != nil {
 				held, other = true, had.Holder != b.Holder
 				if !other && had.Operation == w.Operation {
 					return false // it already has the slot
@@ -86,7 +86,7 @@ func (b *Budget) Acquire(ctx context.Context, names []string, c *Cluster, w *Wan
 			return true
 		})
 		if other {
-			b.takenOver(w.Diagnosis)
+			b.TakenOver(w.Diagnosis)
 		}
 		if client.IgnoreNotFound(err) != nil {
 			return Decision{}, errors.Join(fmt.Errorf("slot of policy %s: %w", name, err), back(undo))
@@ -126,9 +126,9 @@ func (b *Budget) Held(ctx context.Context, names []string, node string, diagnosi
 		if err != nil {
 			return nil, nil, fmt.Errorf("slot of policy %s: %w", name, err)
 		}
-		switch i := indexOf(obj, node); {
-		case i < 0 || !holds(&obj.Status.Repairs[i], diagnosis) || operation != "" && obj.Status.Repairs[i].Operation != operation:
-		case obj.Status.Repairs[i].Holder == b.Holder:
+		switch r := slotOf(obj, node, diagnosis); {
+		case r == nil || operation != "" && r.Operation != operation:
+		case r.Holder == b.Holder:
 			ours = append(ours, name)
 		default:
 			others = append(others, name)
@@ -142,33 +142,20 @@ func (b *Budget) Claim(ctx context.Context, names []string, node string, diagnos
 	for _, name := range names {
 		other := false
 		err := b.change(ctx, name, func(obj *v1alpha1.RemediationPolicy) bool {
-			i := indexOf(obj, node)
-			other = i >= 0 && holds(&obj.Status.Repairs[i], diagnosis) && obj.Status.Repairs[i].Holder != b.Holder
-			if other {
-				obj.Status.Repairs[i].Holder = b.Holder
+			r := slotOf(obj, node, diagnosis)
+			if other = r != nil && r.Holder != b.Holder; other {
+				r.Holder = b.Holder
 			}
 			return other
 		})
 		if other {
-			b.takenOver(diagnosis)
+			b.TakenOver(diagnosis)
 		}
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("take over the slot of policy %s: %w", name, err)
 		}
 	}
 	return nil
-}
-
-func (b *Budget) takenOver(diagnosis types.UID) {
-	if b.TakenOver != nil {
-		b.TakenOver(diagnosis)
-	}
-}
-
-// holds reports whether a diagnosis holds the slot of a node through this holder.
-func (b *Budget) holds(obj *v1alpha1.RemediationPolicy, node string, diagnosis types.UID) bool {
-	i := indexOf(obj, node)
-	return i >= 0 && holds(&obj.Status.Repairs[i], diagnosis) && obj.Status.Repairs[i].Holder == b.Holder
 }
 
 // Verify reads, just before a repair, whether the diagnosis holds its slot of each named policy
@@ -212,7 +199,8 @@ func (b *Budget) Release(ctx context.Context, names []string, node string, diagn
 	var errs []error
 	for _, name := range names {
 		err := b.change(ctx, name, func(obj *v1alpha1.RemediationPolicy) bool {
-			return b.holds(obj, node, diagnosis) && give(obj, node, diagnosis, s, b.Now())
+			r := slotOf(obj, node, diagnosis)
+			return r != nil && r.Holder == b.Holder && give(obj, node, diagnosis, s, b.Now())
 		})
 		if client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("release the slot of policy %s: %w", name, err))
@@ -229,7 +217,7 @@ func (b *Budget) Sweep(ctx context.Context, name string, look func(*v1alpha1.Rep
 	err := b.change(ctx, name, func(obj *v1alpha1.RemediationPolicy) bool {
 		given = nil
 		p := New(obj)
-		for _, r := range append([]v1alpha1.Repair(nil), obj.Status.Repairs...) {
+		for _, r := range slices.Clone(obj.Status.Repairs) {
 			if r.EndTime != nil {
 				continue
 			}

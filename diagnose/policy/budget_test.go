@@ -68,7 +68,7 @@ func (s *counted) Update(ctx context.Context, o client.Object, opts ...client.Su
 }
 
 func budgetOf(c client.Client, conflicts *atomic.Int64) *policy.Budget {
-	return &policy.Budget{Holder: "one", Now: time.Now, Reader: c, Writer: &counted{SubResourceWriter: c.Status(), conflicts: conflicts}}
+	return &policy.Budget{Holder: "one", Now: time.Now, Reader: c, Writer: &counted{SubResourceWriter: c.Status(), conflicts: conflicts}, TakenOver: func(types.UID) {}}
 }
 
 // history records each version of a policy, from the first.
@@ -185,7 +185,7 @@ func TestFiftyNodesWantASlotAtOnce(t *testing.T) {
 	swept := make(map[string]int)
 	stop := make(chan struct{})
 	sweeper.Go(func() {
-		b := &policy.Budget{Holder: "one", Now: time.Now, Reader: admin, Writer: admin.Status()}
+		b := &policy.Budget{Holder: "one", Now: time.Now, Reader: admin, Writer: admin.Status(), TakenOver: func(types.UID) {}}
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
 		for {

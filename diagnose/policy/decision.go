@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -56,8 +57,8 @@ type Want struct {
 //
 // A Run is not yet permission: [Budget.Acquire] grants it.
 func Decide(policies []*Policy, c *Cluster, w *Want, now time.Time) Decision {
-	d, done := decideWithoutPolicy(c, w, now)
-	if done {
+	d := decideWithoutPolicy(c, w, now)
+	if d.Verb != "" {
 		return d
 	}
 	node := c.Node(w.Node)
@@ -82,49 +83,68 @@ func Decide(policies []*Policy, c *Cluster, w *Want, now time.Time) Decision {
 // holdStepless holds back a repair that is no step of an escalation in a run that follows another
 // one: it is made once for a problem, and after a repair that failed only if it leads to a step.
 func holdStepless(w *Want, leads bool) Decision {
-	own, latest := w.last(w.Operation), w.last("")
-	d := Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonAttemptsExhausted}
+	own, latest := w.lastOf(w.Operation), w.last(func(*Attempt) bool { return true })
 	switch {
 	case own != nil && own.Failed:
-		d.Message = fmt.Sprintf("%s did not succeed for this problem, and is not an escalation step", w.Operation)
+		return withheld(v1alpha1.ReasonAttemptsExhausted,
+			"%s did not succeed for this problem, and is not an escalation step", w.Operation)
 	case own != nil:
-		d.Reason = v1alpha1.ReasonMadeBefore
-		d.Message = fmt.Sprintf("%s was already made for this problem, and is not an escalation step", w.Operation)
+		return withheld(v1alpha1.ReasonMadeBefore,
+			"%s was already made for this problem, and is not an escalation step", w.Operation)
 	case latest != nil && latest.Failed && !leads:
-		d.Message = fmt.Sprintf("%s did not succeed for this problem, and %s is not an escalation step", latest.Operation, w.Operation)
-	default:
-		return Decision{}
+		return withheld(v1alpha1.ReasonAttemptsExhausted,
+			"%s did not succeed for this problem, and %s is not an escalation step", latest.Operation, w.Operation)
 	}
-	return d
+	return Decision{}
 }
 
-// last returns the last attempt of an operation, or of any if it is empty; nil: there is none.
-func (w *Want) last(operation string) (last *Attempt) {
+// last returns the last attempt of those that which selects; nil: there is none.
+func (w *Want) last(which func(*Attempt) bool) (last *Attempt) {
 	for i := range w.Attempts {
-		if a := &w.Attempts[i]; (operation == "" || a.Operation == operation) && (last == nil || !a.Started.Before(last.Started)) {
+		if a := &w.Attempts[i]; which(a) && (last == nil || !a.Started.Before(last.Started)) {
 			last = a
 		}
 	}
 	return last
 }
 
-// decideWithoutPolicy applies the rules that hold regardless of policies.
-func decideWithoutPolicy(c *Cluster, w *Want, now time.Time) (d Decision, done bool) {
+// lastOf returns the last attempt of an operation; nil: there is none.
+func (w *Want) lastOf(operation string) *Attempt {
+	return w.last(func(a *Attempt) bool { return a.Operation == operation })
+}
+
+// decideWithoutPolicy applies the rules that hold regardless of policies. It returns the zero
+// Decision if policies decide.
+func decideWithoutPolicy(c *Cluster, w *Want, now time.Time) Decision {
 	switch {
 	case w.Effect == v1alpha1.EffectCollect || w.Effect == v1alpha1.EffectCheck:
-		return Decision{Verb: v1alpha1.RemediationRun, Reason: v1alpha1.ReasonAllowed, Message: w.Operation + " changes nothing"}, true
+		return Decision{Verb: v1alpha1.RemediationRun, Reason: v1alpha1.ReasonAllowed, Message: w.Operation + " changes nothing"}
 	case c.Node(w.Node) == nil:
-		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonNodeNotFound, Message: fmt.Sprintf("there is no node %s", w.Node)}, true
+		return withheld(v1alpha1.ReasonNodeNotFound, "there is no node %s", w.Node)
 	case w.Problem == v1alpha1.ProblemGone:
-		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonProblemResolved, Message: "the problem is gone"}, true
+		return withheld(v1alpha1.ReasonProblemResolved, "the problem is gone")
 	case blind(w, now) && !approved(w) && now.Sub(w.Due) > maxBlindWait:
-		return Decision{
-			Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonWaitedTooLong,
-			Message: fmt.Sprintf("due since %s, and after %s nothing shows whether the problem lasts", stamp(w.Due), maxBlindWait),
-		}, true
-	default:
-		return Decision{}, false
+		return withheld(v1alpha1.ReasonWaitedTooLong,
+			"due since %s, and after %s nothing shows whether the problem lasts", stamp(w.Due), maxBlindWait)
 	}
+	return Decision{}
+}
+
+// withheld returns the decision not to make a repair.
+func withheld(reason, format string, args ...any) Decision {
+	return Decision{Verb: v1alpha1.RemediationWithheld, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// wait returns the decision to decide again when something has changed.
+func wait(reason, format string, args ...any) Decision {
+	return Decision{Verb: v1alpha1.RemediationWait, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// waitUntil returns the decision to decide again at a time.
+func waitUntil(again time.Time, reason, format string, args ...any) Decision {
+	d := wait(reason, format, args...)
+	d.Again = again
+	return d
 }
 
 // blind reports whether nothing shows that the problem still lasts.
@@ -144,21 +164,10 @@ func approved(w *Want) bool {
 // stricter returns the decision that allows less, or a if both allow the same. For two Waits, Again
 // is the later time.
 func stricter(a, b Decision) Decision {
-	rank := func(v v1alpha1.RemediationVerb) int {
-		switch v {
-		case v1alpha1.RemediationRun:
-			return 1
-		case v1alpha1.RemediationWait:
-			return 2
-		case v1alpha1.RemediationWouldRun:
-			return 3
-		case v1alpha1.RemediationWithheld:
-			return 4
-		default:
-			return 0
-		}
+	ranks := []v1alpha1.RemediationVerb{
+		"", v1alpha1.RemediationRun, v1alpha1.RemediationWait, v1alpha1.RemediationWouldRun, v1alpha1.RemediationWithheld,
 	}
-	if rank(b.Verb) > rank(a.Verb) {
+	if slices.Index(ranks, b.Verb) > slices.Index(ranks, a.Verb) {
 		return b
 	}
 	if a.Verb == v1alpha1.RemediationWait && b.Verb == v1alpha1.RemediationWait && !a.Again.IsZero() && (b.Again.IsZero() || b.Again.After(a.Again)) {

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -69,24 +68,18 @@ func (p *Policy) turn(w *Want, now time.Time) Decision {
 		made, underWay := p.countAttempts(i, w.Attempts, now)
 		switch {
 		case underWay != nil:
-			return Decision{
-				Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonEscalationOrder, Again: p.until(underWay),
-				Message: fmt.Sprintf("%s, begun %s, may still help", s.Operation, stamp(underWay.Started)),
-			}
+			return waitUntil(p.until(underWay), v1alpha1.ReasonEscalationOrder,
+				"%s, begun %s, may still help", s.Operation, stamp(underWay.Started))
 		case i == own && made >= int(s.Attempts):
-			d := Decision{
-				Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonAttemptsExhausted,
-				Message: fmt.Sprintf("%s was made %d of %s for this problem", s.Operation, made, times(s.Attempts)),
-			}
-			if last := w.last(w.Operation); w.Again && (last == nil || !last.Failed || p.leads(w, now)) {
+			d := withheld(v1alpha1.ReasonAttemptsExhausted,
+				"%s was made %d of %s for this problem", s.Operation, made, times(s.Attempts))
+			if last := w.lastOf(w.Operation); w.Again && (last == nil || !last.Failed || p.leads(w, now)) {
 				d.Reason = v1alpha1.ReasonMadeBefore // the run continues after it
 			}
 			return d
 		case i < own && made < int(s.Attempts):
-			return Decision{
-				Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonEscalationOrder,
-				Message: fmt.Sprintf("%s comes before %s: made %d of %s for this problem", s.Operation, w.Operation, made, times(s.Attempts)),
-			}
+			return withheld(v1alpha1.ReasonEscalationOrder,
+				"%s comes before %s: made %d of %s for this problem", s.Operation, w.Operation, made, times(s.Attempts))
 		}
 	}
 	return p.unproven(own, w)
@@ -107,27 +100,19 @@ func (p *Policy) leads(w *Want, now time.Time) bool {
 // unproven holds back a step while nothing shows whether the attempt before it helped: a timeout
 // does not prove that the problem lasts. An approval overrides this, because a person has checked.
 func (p *Policy) unproven(own int, w *Want) Decision {
-	var last *Attempt
-	for i := range w.Attempts {
-		a := &w.Attempts[i]
-		if step := p.step(a.Operation); step >= 0 && step <= own && (last == nil || !a.Started.Before(last.Started)) {
-			last = a
-		}
-	}
+	last := w.last(func(a *Attempt) bool { return p.Orders(a.Operation) && p.step(a.Operation) <= own })
 	switch {
 	case last == nil || approved(w) || last.helpless():
 		return Decision{}
 	case last.State == Helped && w.Problem == "":
-		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonProblemResolved, Message: last.Operation + " has helped"}
+		return withheld(v1alpha1.ReasonProblemResolved, "%s has helped", last.Operation)
 	case last.State == Helped:
 		return Decision{} // and the problem came back
 	case last.State == "" && w.Problem == v1alpha1.ProblemLasts && (w.Seen.IsZero() || !w.Seen.Before(p.until(last))):
 		return Decision{}
 	}
-	return Decision{
-		Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonProblemUnknown,
-		Message: fmt.Sprintf("%s, begun %s, may have helped: nothing shows whether the problem lasts", last.Operation, stamp(last.Started)),
-	}
+	return wait(v1alpha1.ReasonProblemUnknown,
+		"%s, begun %s, may have helped: nothing shows whether the problem lasts", last.Operation, stamp(last.Started))
 }
 
 func times(n int32) string { return display.Count(n, "time") }
@@ -156,11 +141,6 @@ func (p *Policy) escalates(last *v1alpha1.Repair, w *Want) bool {
 	if from < 0 || to < from {
 		return false
 	}
-	var a *Attempt // the last attempt of that repair
-	for i := range w.Attempts {
-		if b := &w.Attempts[i]; b.Diagnosis == last.Diagnosis && b.Operation == last.Operation && (a == nil || !b.Started.Before(a.Started)) {
-			a = b
-		}
-	}
+	a := w.last(func(a *Attempt) bool { return a.Diagnosis == last.Diagnosis && a.Operation == last.Operation })
 	return a != nil && a.helpless() && (last.EndTime != nil || a.Over)
 }

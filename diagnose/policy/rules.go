@@ -22,7 +22,7 @@ func (p *Policy) decide(c *Cluster, n *Node, w *Want, now time.Time) Decision {
 	}
 	if d.Verb == "" && p.spec.Mode == v1alpha1.ModeApprove && !approved(w) {
 		// Checked before the limits, so that the approval need not wait for them.
-		d = Decision{Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonAwaitingApproval, Message: fmt.Sprintf("plan %s awaits approval", w.Digest)}
+		d = wait(v1alpha1.ReasonAwaitingApproval, "plan %s awaits approval", w.Digest)
 		if w.Approval != nil {
 			d.Message += fmt.Sprintf("; another plan is approved, %s", w.Approval.PlanDigest)
 		}
@@ -44,39 +44,21 @@ func (p *Policy) decide(c *Cluster, n *Node, w *Want, now time.Time) Decision {
 func (p *Policy) never(n *Node) Decision {
 	switch {
 	case p.err != nil:
-		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonInvalid, Message: p.err.Error()}
+		return withheld(v1alpha1.ReasonInvalid, "%s", p.err)
 	case n.ControlPlane && !p.spec.IncludeControlPlane:
-		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonControlPlaneSkipped, Message: fmt.Sprintf("node %s belongs to the control plane", n.Name)}
-	default:
-		return Decision{}
+		return withheld(v1alpha1.ReasonControlPlaneSkipped, "node %s belongs to the control plane", n.Name)
 	}
+	return Decision{}
 }
 
 // limits returns why the repair can't be made now.
 func (p *Policy) limits(c *Cluster, w *Want, now time.Time) Decision {
-	if d := p.turn(w, now); d.Verb != "" {
-		return d
-	}
-	if d := p.pause(); d.Verb != "" {
-		return d
-	}
-	if d := p.outside(now); d.Verb != "" {
-		return d
-	}
-	if d := p.busy(w, now); d.Verb != "" {
-		return d
-	}
+	u := p.useOfOthers(c, w.Node)
 	// The budget comes before the storm check: nodes that are not ready use the budget too, so a
 	// few nodes that flap around the storm's threshold don't change the answer.
-	u := p.useOfOthers(c, w.Node)
-	if d := p.used(&u); d.Verb != "" {
+	d := cmp.Or(p.turn(w, now), p.pause(), p.outside(now), p.busy(w, now), p.used(&u), p.storm(&u))
+	if d.Verb != "" || p.entries[w.Node] != nil {
 		return d
-	}
-	if d := p.storm(&u); d.Verb != "" {
-		return d
-	}
-	if p.entries[w.Node] != nil {
-		return Decision{}
 	}
 	return p.full(c, now)
 }
@@ -84,22 +66,13 @@ func (p *Policy) limits(c *Cluster, w *Want, now time.Time) Decision {
 // Paused returns why the policy currently allows no repairs, for its condition Paused, or the zero
 // Decision if it does.
 func (p *Policy) Paused(c *Cluster, now time.Time) Decision {
-	if d := p.pause(); d.Verb != "" {
-		return d
-	}
 	u := p.Use(c)
-	if d := p.storm(&u); d.Verb != "" {
-		return d
-	}
-	if d := p.outside(now); d.Verb != "" {
-		return d
-	}
-	return p.full(c, now)
+	return cmp.Or(p.pause(), p.storm(&u), p.outside(now), p.full(c, now))
 }
 
 func (p *Policy) pause() Decision {
 	if p.spec.Pause {
-		return Decision{Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonPaused, Message: "paused"}
+		return wait(v1alpha1.ReasonPaused, "paused")
 	}
 	return Decision{}
 }
@@ -186,10 +159,8 @@ func (p *Policy) storm(u *v1alpha1.BudgetUse) Decision {
 	if u.NotReady < 2 || u.NotReady*100 < percent*u.Nodes {
 		return Decision{}
 	}
-	return Decision{
-		Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonTooManyUnhealthy,
-		Message: fmt.Sprintf("at least %d %% of the nodes are not ready (pauseWhenUnhealthyPercent); see status.budget of the policy", percent),
-	}
+	return wait(v1alpha1.ReasonTooManyUnhealthy,
+		"at least %d %% of the nodes are not ready (pauseWhenUnhealthyPercent); see status.budget of the policy", percent)
 }
 
 // maxEntries is how many nodes with repairs and cooldowns a policy stores.
@@ -216,10 +187,8 @@ func (p *Policy) full(c *Cluster, now time.Time) Decision {
 	if n < maxEntries {
 		return Decision{}
 	}
-	return Decision{
-		Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonCooldownsFull,
-		Message: fmt.Sprintf("%d nodes are under repair or in their cooldown, and a policy can track no more; shorten cooldownPerNode to make room", maxEntries),
-	}
+	return wait(v1alpha1.ReasonCooldownsFull,
+		"%d nodes are under repair or in their cooldown, and a policy can track no more; shorten cooldownPerNode to make room", maxEntries)
 }
 
 // outside holds back repairs outside all maintenance windows.
@@ -238,13 +207,10 @@ func (p *Policy) outside(now time.Time) Decision {
 	case len(p.windows) == 0:
 		return Decision{}
 	case first.IsZero():
-		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonOutsideWindow, Message: "no maintenance window ever opens"}
-	default:
-		return Decision{
-			Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonOutsideWindow, Again: first,
-			Message: "the next maintenance window opens " + first.Format(time.RFC3339),
-		}
+		return withheld(v1alpha1.ReasonOutsideWindow, "no maintenance window ever opens")
 	}
+	return waitUntil(first, v1alpha1.ReasonOutsideWindow,
+		"the next maintenance window opens %s", first.Format(time.RFC3339))
 }
 
 // busy holds back a repair while another diagnosis repairs the node, and during its cooldown.
@@ -254,16 +220,13 @@ func (p *Policy) busy(w *Want, now time.Time) Decision {
 	case r == nil || r.Diagnosis == w.Diagnosis && r.EndTime == nil || p.escalates(r, w):
 		return Decision{}
 	case r.EndTime == nil:
-		return Decision{
-			Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonNodeUnderRepair,
-			Message: fmt.Sprintf("%s by diagnosis %s is under way on node %s since %s", r.Operation, r.Diagnosis, r.Node, stamp(r.StartTime.Time)),
-		}
+		return wait(v1alpha1.ReasonNodeUnderRepair,
+			"%s by diagnosis %s is under way on node %s since %s", r.Operation, r.Diagnosis, r.Node, stamp(r.StartTime.Time))
 	}
 	if until := r.EndTime.Add(p.cooldown()); now.Before(until) {
-		return Decision{
-			Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonCooldown, Again: until,
-			Message: fmt.Sprintf("node %s had %s, which ended %s; cooldown %s, until %s", r.Node, cmp.Or(r.Operation, "a repair"), stamp(r.EndTime.Time), p.cooldown(), stamp(until)),
-		}
+		return waitUntil(until, v1alpha1.ReasonCooldown,
+			"node %s had %s, which ended %s; cooldown %s, until %s",
+			r.Node, cmp.Or(r.Operation, "a repair"), stamp(r.EndTime.Time), p.cooldown(), stamp(until))
 	}
 	return Decision{}
 }
@@ -272,16 +235,14 @@ func (p *Policy) busy(w *Want, now time.Time) Decision {
 // are out of service for another reason. The node itself does not count against its own repair.
 func (p *Policy) used(u *v1alpha1.BudgetUse) Decision {
 	maxNodes, maxPercent := p.budget()
-	d := Decision{Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonBudgetExhausted}
 	switch {
 	case u.Used < u.Limit:
 		return Decision{}
 	case maxNodes == 0:
-		d.Message = "no node may be under repair (maxNodes 0)"
+		return wait(v1alpha1.ReasonBudgetExhausted, "no node may be under repair (maxNodes 0)")
 	case maxPercent == 0:
-		d.Message = "no node may be under repair (maxPercent 0)"
-	default:
-		d.Message = fmt.Sprintf("the budget is used up (maxNodes %d, maxPercent %d); see status.budget of the policy", maxNodes, maxPercent)
+		return wait(v1alpha1.ReasonBudgetExhausted, "no node may be under repair (maxPercent 0)")
 	}
-	return d
+	return wait(v1alpha1.ReasonBudgetExhausted,
+		"the budget is used up (maxNodes %d, maxPercent %d); see status.budget of the policy", maxNodes, maxPercent)
 }

@@ -105,7 +105,7 @@ func take(p *v1alpha1.RemediationPolicy, w *Want, holder string, now time.Time) 
 		enter(p, entry)
 		return
 	}
-	if old := &p.Status.Repairs[i]; holds(old, w.Diagnosis) {
+	if old := &p.Status.Repairs[i]; slotOf(p, w.Node, w.Diagnosis) != nil {
 		entry.StartTime, entry.Before = old.StartTime, old.Before
 	} else {
 		entry.Before = &v1alpha1.RepairBefore{Diagnosis: old.Diagnosis, Operation: old.Operation, StartTime: old.StartTime, EndTime: old.EndTime}
@@ -115,14 +115,13 @@ func take(p *v1alpha1.RemediationPolicy, w *Want, holder string, now time.Time) 
 
 // give releases a node's entry if the diagnosis holds it, and reports whether it did.
 func give(p *v1alpha1.RemediationPolicy, node string, diagnosis types.UID, s Settlement, now time.Time) bool {
-	i := indexOf(p, node)
-	if i < 0 || s == Keep || !holds(&p.Status.Repairs[i], diagnosis) {
+	r := slotOf(p, node, diagnosis)
+	if r == nil || s == Keep {
 		return false
 	}
-	r := &p.Status.Repairs[i]
 	switch before := r.Before; {
 	case s == Remove && before == nil:
-		p.Status.Repairs = slices.Delete(p.Status.Repairs, i, i+1)
+		p.Status.Repairs = slices.DeleteFunc(p.Status.Repairs, func(r v1alpha1.Repair) bool { return r.Node == node })
 		return true
 	case s == Remove:
 		*r = v1alpha1.Repair{Node: node, Diagnosis: before.Diagnosis, Operation: before.Operation, StartTime: before.StartTime, EndTime: before.EndTime}
@@ -181,6 +180,11 @@ func indexOf(p *v1alpha1.RemediationPolicy, node string) int {
 	return slices.IndexFunc(p.Status.Repairs, func(r v1alpha1.Repair) bool { return r.Node == node })
 }
 
-func holds(r *v1alpha1.Repair, diagnosis types.UID) bool {
-	return r.EndTime == nil && r.Diagnosis == diagnosis
+// slotOf returns the slot of a node if the diagnosis holds it, or nil.
+func slotOf(p *v1alpha1.RemediationPolicy, node string, diagnosis types.UID) *v1alpha1.Repair {
+	i := indexOf(p, node)
+	if i < 0 || p.Status.Repairs[i].EndTime != nil || p.Status.Repairs[i].Diagnosis != diagnosis {
+		return nil
+	}
+	return &p.Status.Repairs[i]
 }

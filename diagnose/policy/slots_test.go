@@ -22,7 +22,7 @@ import (
 
 // slots returns a budget on the API server whose clock stands at noon.
 func slots(c client.Client) *policy.Budget {
-	return &policy.Budget{Holder: "one", Now: func() time.Time { return noon }, Reader: c, Writer: c.Status()}
+	return &policy.Budget{Holder: "one", Now: func() time.Time { return noon }, Reader: c, Writer: c.Status(), TakenOver: func(types.UID) {}}
 }
 
 func named(name string, maxNodes int32) *v1alpha1.RemediationPolicy {

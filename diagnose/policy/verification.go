@@ -84,8 +84,10 @@ func (v Verification) Observe(o *Observation) Verification {
 		v.State, v.Message = Helped, fmt.Sprintf("the problem was gone and the node ready at %s", stamp(recovered))
 	case o.Now.After(v.Deadline) && (o.Problem == "" || o.Problem == v1alpha1.ProblemLasts && !o.Seen.IsZero() && o.Seen.Before(v.Deadline)):
 		v.State, v.Message = Unknown, fmt.Sprintf("nothing shows whether the problem was gone by %s", stamp(v.Deadline))
+	case o.Now.After(v.Deadline) && (!gone || !v.inTime(o.Gone, o.Now)):
+		v.State, v.Message = NotHelped, fmt.Sprintf("until %s the problem lasted", stamp(v.Deadline))
 	case o.Now.After(v.Deadline):
-		v.State, v.Message = NotHelped, fmt.Sprintf("until %s %s", stamp(v.Deadline), v.lacking(o))
+		v.State, v.Message = NotHelped, fmt.Sprintf("until %s the node was not ready", stamp(v.Deadline))
 	}
 	return v
 }
@@ -96,14 +98,4 @@ func (v Verification) inTime(at, now time.Time) bool {
 		return !now.After(v.Deadline)
 	}
 	return !at.After(v.End)
-}
-
-// lacking returns why a repair has not helped in time.
-func (v Verification) lacking(o *Observation) string {
-	switch {
-	case o.Problem != v1alpha1.ProblemGone || !v.inTime(o.Gone, o.Now):
-		return "the problem lasted"
-	default:
-		return "the node was not ready"
-	}
 }
