@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -126,9 +127,8 @@ func (e *Engine) Alert(a *Alert, known Known, now time.Time) []*v1alpha1.Diagnos
 	if a.resolved(now) || len(a.Labels) == 0 {
 		return nil
 	}
-	episode := a.began(now)
+	episode, identity := a.began(now), sync.OnceValue(a.identity)
 	var wanted []*v1alpha1.Diagnosis
-	identity := ""
 	for _, m := range e.matchers {
 		if m.alert == nil || !m.alert.matches(a) {
 			continue
@@ -137,11 +137,8 @@ func (e *Engine) Alert(a *Alert, known Known, now time.Time) []*v1alpha1.Diagnos
 			e.withhold(m, WithheldFuture)
 			continue
 		}
-		if identity == "" {
-			identity = a.identity()
-		}
-		if e.begins(idOf(string(SourceAlert), m.name, identity), episode) {
-			wanted = e.decide(wanted, ofAlert(m, a, identity, episode, known), known, now)
+		if e.begins(idOf(string(SourceAlert), m.name, identity()), episode) {
+			wanted = e.decide(wanted, ofAlert(m, a, identity(), episode, known), known, now)
 		}
 	}
 	return wanted
@@ -162,19 +159,16 @@ func (e *Engine) PodsOfAlert(a *Alert, now time.Time) []types.NamespacedName {
 		return nil
 	}
 	var asked []types.NamespacedName
-	identity := ""
+	identity := sync.OnceValue(a.identity)
 	for _, m := range e.matchers {
 		if m.alert == nil || m.alert.podName == "" || !m.alert.matches(a) {
 			continue
 		}
-		if identity == "" {
-			identity = a.identity()
-		}
-		key := idOf(string(SourceAlert), m.name, identity)
+		key := idOf(string(SourceAlert), m.name, identity())
 		if s, seen := e.streams.Peek(key); seen && (a.began(now).Equal(s.Episode) || e.over(&s, a.began(now))) {
 			continue
 		}
-		asked = e.ask(asked, ofAlert(m, a, identity, a.began(now), Known{}), now)
+		asked = e.ask(asked, ofAlert(m, a, identity(), a.began(now), Known{}), now)
 	}
 	return asked
 }
@@ -194,22 +188,19 @@ func (e *Engine) Reported(a *Alert, now time.Time) []Reported {
 	}
 	gone := a.resolved(now)
 	var out []Reported
-	subject := ""
+	subject := sync.OnceValue(func() string { return alertSubject(a.identity()) })
 	for _, m := range e.matchers {
 		if m.alert == nil {
 			continue
 		}
-		if subject == "" {
-			subject = alertSubject(a.identity())
-		}
-		o := &occurrence{matcher: m, subject: subject}
+		o := &occurrence{matcher: m, subject: subject()}
 		made, known := e.subjects.Peek(o.key())
 		// Of two Prometheus servers, the one that saw it first may report last. A later start is
 		// another episode, and so is an earlier end.
 		if !known || a.StartsAt.After(made.Episode) || gone && !a.EndsAt.IsZero() && a.EndsAt.Before(made.Episode) {
 			continue
 		}
-		t := Reported{Diagnosis: diagnosisName(m.name, m.source, subject, "", made.Episode), Gone: gone, Since: made.Episode}
+		t := Reported{Diagnosis: diagnosisName(m.name, m.source, subject(), "", made.Episode), Gone: gone, Since: made.Episode}
 		if gone {
 			t.Since = now
 			if !a.EndsAt.IsZero() && a.EndsAt.Before(now) {

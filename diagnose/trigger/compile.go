@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -118,16 +120,9 @@ func (m *Matcher) targets(errs *Errors) {
 
 // bounds reads cooldown and rate limit, and checks them and the time to live.
 func (m *Matcher) bounds(errs *Errors) {
-	m.cooldown, m.count, m.within = defaultCooldown, defaultCount, defaultWithin
-	if m.spec.Cooldown != nil {
-		m.cooldown = m.spec.Cooldown.Duration
-	}
-	if m.spec.RateLimit.Count != 0 {
-		m.count = int(m.spec.RateLimit.Count)
-	}
-	if m.spec.RateLimit.Within.Duration != 0 {
-		m.within = m.spec.RateLimit.Within.Duration
-	}
+	m.cooldown = cmp.Or(m.spec.Cooldown, &metav1.Duration{Duration: defaultCooldown}).Duration
+	m.count = cmp.Or(int(m.spec.RateLimit.Count), defaultCount)
+	m.within = cmp.Or(m.spec.RateLimit.Within.Duration, defaultWithin)
 	const month = 720 * time.Hour
 	if m.cooldown < 0 || m.cooldown > month {
 		errs.wrong("spec.cooldown", v1alpha1.ReasonInvalid, "must be from 0s to 720h")
@@ -219,7 +214,7 @@ func (m *Matcher) parameters(errs *Errors) {
 		errs.wrong("spec.parameters", v1alpha1.ReasonInvalidParameter, "%d names, and up to %d more from the source: want at most %d", len(m.spec.Parameters), fromSource, maxParameters)
 	}
 	for _, n := range slices.Sorted(maps.Keys(m.spec.Parameters)) {
-		if !validParameter(n) {
+		if !validParameter.MatchString(n) {
 			errs.wrong("spec.parameters."+n, v1alpha1.ReasonInvalidParameter, "%q: a name is up to 128 letters, digits, and . _ - / between them", n)
 		}
 	}
@@ -265,4 +260,46 @@ func matchesAll(all []namedRegexp, texts map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// Error is a mistake in a Trigger.
+type Error struct {
+	Field  string // "spec.sourceTemplate.cronTemplate.schedule"
+	Reason string // reason of the condition Accepted, see v1alpha1
+	Msg    string
+}
+
+func (e *Error) Error() string { return e.Field + ": " + e.Msg }
+
+// Untrusted is the reason of warnings about values that non-administrators control.
+const Untrusted = "Untrusted"
+
+// Errors are all mistakes in a Trigger.
+type Errors []*Error
+
+func (e Errors) Error() string {
+	texts := make([]string, len(e))
+	for i := range e {
+		texts[i] = e[i].Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Reason returns the reason of the condition Accepted: the one that all mistakes share, or else
+// Invalid.
+func (e Errors) Reason() string {
+	for i := range e {
+		if e[i].Reason != e[0].Reason {
+			return v1alpha1.ReasonInvalid
+		}
+	}
+	if len(e) == 0 {
+		return v1alpha1.ReasonAccepted
+	}
+	return e[0].Reason
+}
+
+// wrong adds a mistake.
+func (e *Errors) wrong(field, reason, format string, args ...any) {
+	*e = append(*e, &Error{Field: field, Reason: reason, Msg: fmt.Sprintf(format, args...)})
 }

@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"cmp"
 	"maps"
 	"strings"
 	"time"
@@ -48,18 +49,12 @@ func (e *Engine) diagnosis(o *occurrence) (dx *v1alpha1.Diagnosis, why string) {
 			},
 		},
 		Spec: v1alpha1.DiagnosisSpec{
-			OperationSet: m.spec.OperationSet, NodeName: o.target.node, PodReference: o.target.pod,
-			TTL: metav1.Duration{Duration: v1alpha1.DefaultTTL},
+			OperationSet: m.spec.OperationSet, NodeName: cmp.Or(o.target.node, m.spec.NodeName), PodReference: o.target.pod,
+			TTL: *cmp.Or(m.spec.TTL, &metav1.Duration{Duration: v1alpha1.DefaultTTL}),
 		},
 	}
 	if len(o.omitted) > 0 {
 		dx.Annotations[AnnotationOmitted] = strings.Join(o.omitted, ",")
-	}
-	if m.spec.TTL != nil {
-		dx.Spec.TTL = *m.spec.TTL
-	}
-	if o.target.node == "" {
-		dx.Spec.NodeName = m.spec.NodeName
 	}
 	if dx.Spec.NodeName == "" && dx.Spec.PodReference == nil {
 		if m.spec.TargetSelector == nil {
@@ -67,16 +62,14 @@ func (e *Engine) diagnosis(o *occurrence) (dx *v1alpha1.Diagnosis, why string) {
 		}
 		dx.Spec.TargetSelector = m.spec.TargetSelector.DeepCopy()
 	}
-	dx.Spec.Parameters = maps.Clone(m.spec.Parameters)
-	if dx.Spec.Parameters == nil {
-		dx.Spec.Parameters = v1alpha1.Parameters{}
+	parameters := v1alpha1.Parameters{}
+	if dx.Spec.NodeName != "" {
+		parameters["node"] = dx.Spec.NodeName
 	}
-	maps.Copy(dx.Spec.Parameters, o.parameters)
-	if _, given := dx.Spec.Parameters["node"]; !given && dx.Spec.NodeName != "" {
-		dx.Spec.Parameters["node"] = dx.Spec.NodeName
-	}
-	if len(dx.Spec.Parameters) == 0 {
-		dx.Spec.Parameters = nil
+	maps.Copy(parameters, m.spec.Parameters)
+	maps.Copy(parameters, o.parameters)
+	if len(parameters) > 0 {
+		dx.Spec.Parameters = parameters
 	}
 	return dx, ""
 }

@@ -1,7 +1,6 @@
 package trigger
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,25 +11,22 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// Limits of an engine's memory.
+// Limits of an engine's memory. Of problems, alerts and Events, and of subjects, the least recently
+// seen are evicted first.
 const (
-	defaultStreams  = 4096 // each takes some 200 bytes of memory, and 120 of JSON
-	defaultSubjects = 4096
-	maxMatchers     = 4096
+	maxStreams  = 4096 // each takes some 200 bytes of memory, and 120 of JSON
+	maxSubjects = 4096
+	maxMatchers = 4096
 	// maxCount is the largest count that a rate limit may have.
 	maxCount = 1000
 )
 
-// Config configures an [Engine]. Zero limits take their defaults.
+// Config configures an [Engine].
 type Config struct {
 	// Node is the agent's node, whose problems these are; empty in the controller.
 	Node string
 	// Namespace is the system namespace, where the Diagnoses are created.
 	Namespace string
-	// MaxStreams bounds the remembered problems, alerts and Events, and MaxSubjects the remembered
-	// subjects. The least recently seen are evicted first.
-	MaxStreams  int
-	MaxSubjects int
 	// Clock returns the current time, even while events from before a restart are replayed; nil:
 	// time.Now.
 	Clock func() time.Time
@@ -86,20 +82,13 @@ func NewEngine(cfg Config) (*Engine, error) {
 	if !validName(cfg.Node, true) {
 		return nil, fmt.Errorf("trigger engine: %q is not a node name", cfg.Node)
 	}
-	if cfg.MaxStreams <= 0 {
-		cfg.MaxStreams = defaultStreams
-	}
-	if cfg.MaxSubjects <= 0 {
-		cfg.MaxSubjects = defaultSubjects
-	}
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
 	e := &Engine{cfg: cfg, triggers: map[string]*TriggerState{}, stats: map[string]*Counts{}}
-	var err, err2 error
-	e.streams, err = simplelru.NewLRU[id, stream](cfg.MaxStreams, nil)
-	e.subjects, err2 = simplelru.NewLRU(cfg.MaxSubjects, e.forgotten)
-	return e, errors.Join(err, err2)
+	e.streams, _ = simplelru.NewLRU[id, stream](maxStreams, nil) // it fails only without a size
+	e.subjects, _ = simplelru.NewLRU(maxSubjects, e.forgotten)
+	return e, nil
 }
 
 // forgotten counts subjects that are evicted during their cooldown.

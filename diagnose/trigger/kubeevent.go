@@ -3,6 +3,7 @@ package trigger
 import (
 	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,10 +20,7 @@ type eventMatcher struct{ name, namespace, reason, message, component, host *reg
 func compileEvent(t *v1alpha1.KubernetesEventTemplate, errs *Errors) *eventMatcher {
 	const field = "spec.sourceTemplate.kubernetesEventTemplate.regexp"
 	r := &t.Regexp
-	source := r.Source
-	if source == nil {
-		source = &v1alpha1.EventSourceRegexp{}
-	}
+	source := cmp.Or(r.Source, &v1alpha1.EventSourceRegexp{})
 	if r.Name == "" && r.Namespace == "" && r.Reason == "" && r.Message == "" && *source == (v1alpha1.EventSourceRegexp{}) {
 		errs.wrong(field, v1alpha1.ReasonInvalid, "is empty: set at least one field to match by")
 	}
@@ -109,27 +107,12 @@ func (m *Matcher) MatchesEvent(ev *corev1.Event) bool { return m.event != nil &&
 // the Event last happened. An Event recreated after its TTL keeps the earlier one's firstTimestamp.
 func eventTimes(ev *corev1.Event, now time.Time) (first, last time.Time) {
 	made, reported, begun := ev.CreationTimestamp.Time, ev.EventTime.Time, ev.FirstTimestamp.Time
-	switch {
-	case !made.IsZero():
-		first = made
-	case !reported.IsZero():
-		first = reported
-	case !begun.IsZero():
-		first = begun
-	default:
-		first = now
-	}
-	last = first
-	times := []time.Time{ev.LastTimestamp.Time, reported, begun}
+	first = cmp.Or(made, reported, begun, now)
+	times := []time.Time{first, ev.LastTimestamp.Time, reported, begun}
 	if ev.Series != nil {
 		times = append(times, ev.Series.LastObservedTime.Time)
 	}
-	for _, t := range times {
-		if t.After(last) {
-			last = t
-		}
-	}
-	return first, last
+	return first, slices.MaxFunc(times, time.Time.Compare)
 }
 
 // ofEvent returns the occurrence of an Event.

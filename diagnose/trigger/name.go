@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,19 +54,9 @@ const (
 func diagnosisName(trigger string, source Source, subject, hint string, episode time.Time) string {
 	of := idOf(trigger, string(source), subject, episode.UTC().Format(time.RFC3339Nano))
 	hash := hex.EncodeToString(of[:])[:nameDigits]
-	parts := []string{"", nameOf(hint, maxHint), hash}
-	parts[0] = nameOf(trigger, maxDiagnosisName-nameDigits-len(parts[1])-2)
-	var b strings.Builder
-	for _, p := range parts {
-		if p == "" {
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteByte('-')
-		}
-		b.WriteString(p)
-	}
-	return b.String()
+	hint = nameOf(hint, maxHint)
+	parts := []string{nameOf(trigger, maxDiagnosisName-nameDigits-len(hint)-2), hint, hash}
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "-")
 }
 
 // nameOf converts a text to a part of a DNS label of at most limit bytes.
@@ -100,17 +92,5 @@ func validName(text string, dots bool) bool {
 	return text == "" || len(check(text)) == 0
 }
 
-// validParameter reports whether a text is a valid name of a parameter.
-func validParameter(name string) bool {
-	for i := range len(name) {
-		c := name[i]
-		inner := i > 0 && i < len(name)-1
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_':
-		case inner && (c == '.' || c == '-' || c == '/'):
-		default:
-			return false
-		}
-	}
-	return name != "" && len(name) <= 128
-}
+// validParameter is the form of a parameter's name, as in the schema.
+var validParameter = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_./-]{0,126}[A-Za-z0-9_])?$`)

@@ -63,7 +63,7 @@ func TestSourcesSetWhatTheySay(t *testing.T) {
 			t.Errorf("%s sets %v, and says %v", source, names, said)
 		}
 		for _, n := range said {
-			if !validParameter(n) || !strings.Contains(string(docs), "`"+n+"`") {
+			if !validParameter.MatchString(n) || !strings.Contains(string(docs), "`"+n+"`") {
 				t.Errorf("%s is not reported", n)
 			}
 		}

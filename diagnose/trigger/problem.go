@@ -23,17 +23,14 @@ type Pod struct {
 
 // problemMatcher is a compiled problemTemplate.
 type problemMatcher struct {
-	rules, conditions, reasons, namespaces []string
-	lowest                                 int             // lowest severity's rank
-	selector                               labels.Selector // nil: any or no pod
+	*v1alpha1.ProblemTemplate
+	lowest   int             // lowest severity's rank
+	selector labels.Selector // nil: any or no pod
 }
 
 func compileProblem(t *v1alpha1.ProblemTemplate, errs *Errors) *problemMatcher {
 	const field = "spec.sourceTemplate.problemTemplate"
-	m := &problemMatcher{
-		rules: slices.Clone(t.Rules), conditions: slices.Clone(t.Conditions), reasons: slices.Clone(t.Reasons),
-		namespaces: slices.Clone(t.Namespaces), lowest: 1,
-	}
+	m := &problemMatcher{ProblemTemplate: t, lowest: 1}
 	if len(t.Rules)+len(t.Conditions)+len(t.Reasons)+len(t.Namespaces) == 0 && t.MinSeverity == "" && t.PodSelector == nil {
 		errs.wrong(field, v1alpha1.ReasonInvalid, "is empty: set at least one field to select by")
 	}
@@ -62,12 +59,12 @@ func (m *problemMatcher) matches(p *problem.Problem, pod *Pod) (ok, unknown bool
 	for _, c := range []struct {
 		list []string
 		have string
-	}{{m.rules, p.Rule}, {m.conditions, p.Condition}, {m.reasons, p.Reason}} {
+	}{{m.Rules, p.Rule}, {m.Conditions, p.Condition}, {m.Reasons, p.Reason}} {
 		if len(c.list) > 0 && !slices.Contains(c.list, c.have) {
 			return false, false
 		}
 	}
-	if len(m.namespaces) == 0 && m.selector == nil {
+	if len(m.Namespaces) == 0 && m.selector == nil {
 		return true, false
 	}
 	switch {
@@ -76,7 +73,7 @@ func (m *problemMatcher) matches(p *problem.Problem, pod *Pod) (ok, unknown bool
 	case pod == nil:
 		return false, true
 	}
-	ok = len(m.namespaces) == 0 || slices.Contains(m.namespaces, pod.Namespace)
+	ok = len(m.Namespaces) == 0 || slices.Contains(m.Namespaces, pod.Namespace)
 	return ok && (m.selector == nil || m.selector.Matches(labels.Set(pod.Labels))), false
 }
 
