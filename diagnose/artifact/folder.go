@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -14,8 +15,30 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// maxFolder bounds each part of a folder's path: the limit of a file name.
-const maxFolder = 255
+// noFollow refuses a symbolic link as the last part of a path. [os.Root] checks the others.
+const noFollow = unix.O_NOFOLLOW
+
+const (
+	maxName   = 100
+	maxID     = 200
+	maxFolder = 255 // of each part of a folder's path: the limit of a file name
+)
+
+// checkName returns an error if name is not valid for an artifact. Names that begin with a dot are
+// reserved.
+func checkName(name string) error { return check("artifact name", name, maxName) }
+
+// checkID returns an error if id is not valid for a diagnosis.
+func checkID(id string) error { return check("diagnosis", id, maxID) }
+
+var nameForm = regexp.MustCompile(`^[0-9A-Za-z_][0-9A-Za-z._-]*$`)
+
+func check(what, s string, limit int) error {
+	if len(s) > limit || !nameForm.MatchString(s) {
+		return fmt.Errorf(`%s "%s": want letters, digits, '.', '_' and '-', a letter or digit first, at most %d`, what, display.Safe(s, limit), limit)
+	}
+	return nil
+}
 
 // CheckFolder returns an error if no node can store results in folder, which is relative to
 // [Config.Storage] or an absolute path.

@@ -30,7 +30,7 @@ func writeUntilKilled(dir string) int {
 		return 3
 	}
 	for _, name := range []string{"whole", "half"} {
-		w, err := r.Create(name)
+		w, err := r.create(name, "")
 		if err != nil {
 			return 3
 		}

@@ -15,7 +15,7 @@ func TestReadChangesNothing(t *testing.T) {
 	s := open(t, Config{Dir: dir})
 	r := begin(t, s, "d1")
 	put(t, r, "a.txt", []byte("hello"))
-	w, err := r.Create("half.txt")
+	w, err := r.create("half.txt", "")
 	if err != nil {
 		t.Fatal(err)
 	}

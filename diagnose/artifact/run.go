@@ -33,8 +33,6 @@ type Run struct {
 	ended bool
 }
 
-var _ operation.Artifacts = (*Run)(nil)
-
 // Begin keeps the artifacts of a diagnosis, including those of an interrupted run, until [Run.End].
 // The id (the UID) has letters, digits, '.', '_' and '-'.
 func (s *Store) Begin(id string) (*Run, error) {
@@ -80,11 +78,8 @@ func (r *Run) End() {
 	}
 }
 
-// Create implements [operation.Artifacts]. If the diagnosis already has an artifact with this name,
-// the error is [fs.ErrExist].
-func (r *Run) Create(name string) (io.WriteCloser, error) { return r.create(name, "") }
-
-// create is Create for an artifact in an operation's folder.
+// create creates an artifact in an operation's folder; empty: in the store's own folder. If the
+// diagnosis already has an artifact with this name, the error is [fs.ErrExist].
 func (r *Run) create(name, folder string) (io.WriteCloser, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -195,16 +190,6 @@ func (s *Store) List(id string) []Artifact {
 		return nil
 	}
 	return slices.SortedFunc(maps.Values(d.artifacts), func(a, b Artifact) int { return cmp.Compare(a.Name, b.Name) })
-}
-
-// Diagnoses returns the ids of all diagnoses that have artifacts or run, ordered by when their last
-// artifact was closed.
-func (s *Store) Diagnoses() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.SortedFunc(maps.Keys(s.diagnoses), func(a, b string) int {
-		return cmp.Or(s.diagnoses[a].last.Compare(s.diagnoses[b].last), cmp.Compare(a, b))
-	})
 }
 
 // Remove removes the artifacts of a diagnosis that doesn't run. It returns no error if there are

@@ -79,7 +79,7 @@ func TestStorageHangs(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		w, err := d2.Create("g")
+		w, err := d2.create("g", "")
 		if err != nil {
 			return err
 		}

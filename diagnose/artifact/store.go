@@ -95,12 +95,11 @@ type Stats struct {
 	Diagnoses int
 	Artifacts int // complete ones
 
-	Evicted      uint64 // artifacts evicted to make room
-	EvictedBytes uint64
-	Truncated    uint64 // artifacts cut because they did not fit
-	Refused      uint64 // artifacts that could not be created
-	Discarded    uint64 // artifacts not closed when their diagnosis ended
-	Partial      uint64 // incomplete files of a killed agent, removed by Open
+	Evicted   uint64 // artifacts evicted to make room
+	Truncated uint64 // artifacts cut because they did not fit
+	Refused   uint64 // artifacts that could not be created
+	Discarded uint64 // artifacts not closed when their diagnosis ended
+	Partial   uint64 // incomplete files of a killed agent, removed by Open
 }
 
 // Open opens the store, removes incomplete files of a killed agent, and evicts artifacts until the
@@ -233,10 +232,7 @@ func (s *Store) evict() bool {
 		// They no longer count towards the budget until the next Open finds them.
 		s.log.Warn("can't remove the artifacts of a diagnosis", "diagnosis", oldest, "error", err)
 	}
-	s.change(func() {
-		s.stats.Evicted += uint64(n)
-		s.stats.EvictedBytes += uint64(size)
-	})
+	s.change(func() { s.stats.Evicted += uint64(n) })
 	s.log.Info("evicted old artifacts to make room", "diagnosis", oldest, "artifacts", n, "bytes", size)
 	return true
 }
