@@ -104,6 +104,12 @@ type Host struct {
 	Pods    Pods            // the node's; nil: unknown
 }
 
+// HostAt returns the machine whose root folder is dir. pods may be nil if they are unknown.
+func HostAt(dir string, pods Pods) Host {
+	root := hostfs.New(dir)
+	return Host{FS: root, Symbols: hostfs.NewSymbols(root), Pods: pods}
+}
+
 // Pods returns the pods of this node, from the API server or kubelet. Its methods may be called by
 // several goroutines at once; the caller owns what they return.
 type Pods interface {

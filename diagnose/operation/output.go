@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/kernosis/kernosis/collector/display"
 )
@@ -70,18 +70,15 @@ func (o *Output) Bound() {
 
 // KeyProblem returns why key can't be the key of a result; "" if it can.
 func KeyProblem(key string) string {
-	const others = "._-/"
 	switch {
 	case key == "":
 		return "a key is empty"
 	case len(key) > maxKey:
 		return fmt.Sprintf("key %s has %d bytes, at most %d", Quoted(key), len(key), maxKey)
-	}
-	for i := range len(key) {
-		c := key[i]
-		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && strings.IndexByte(others, c) < 0 {
-			return "key " + Quoted(key) + " contains characters other than letters, digits and " + others
-		}
+	case !keyForm.MatchString(key):
+		return "key " + Quoted(key) + " contains characters other than letters, digits and ._-/"
 	}
 	return ""
 }
+
+var keyForm = regexp.MustCompile(`^[0-9A-Za-z._/-]+$`)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +28,10 @@ const (
 	maxStatesReported = 8
 )
 
+// goroutineLine is the first line of a goroutine. A process may print more between number and
+// state: gp=0x… m=nil.
+var goroutineLine = regexp.MustCompile(`^goroutine \d+ [^\[]*\[(.*?)\]:`)
+
 // Write parses the next part of the text.
 func (s *stackSummary) Write(b []byte) (int, error) {
 	n := len(b)
@@ -43,25 +48,12 @@ func (s *stackSummary) Write(b []byte) (int, error) {
 }
 
 func (s *stackSummary) take(line string) {
-	rest, ok := strings.CutPrefix(line, "goroutine ")
-	if !ok {
-		return
-	}
-	id, rest, ok := strings.Cut(rest, " ")
-	if _, err := strconv.ParseUint(id, 10, 64); err != nil || !ok {
-		return
-	}
-	// A process may print more between number and state: gp=0x… m=nil.
-	_, rest, ok = strings.Cut(rest, "[")
-	if !ok {
-		return
-	}
-	inside, _, ok := strings.Cut(rest, "]:")
-	if !ok {
+	m := goroutineLine.FindStringSubmatch(line)
+	if m == nil {
 		return
 	}
 	s.count++
-	state, more, _ := strings.Cut(inside, ", ")
+	state, more, _ := strings.Cut(m[1], ", ")
 	for part := range strings.SplitSeq(more, ", ") {
 		if text, ok := strings.CutSuffix(part, " minutes"); ok {
 			if m, err := strconv.Atoi(text); err == nil {

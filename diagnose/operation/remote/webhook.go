@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
@@ -67,7 +68,7 @@ func webhook(ctx context.Context, p operation.Values, facts map[string]string) (
 	where := u.Scheme + "://" + u.Host // the path of a webhook is a secret
 	var verify TLS
 	if p["caFile"] != "" {
-		if verify.CA, err = readBounded(p["caFile"], maxPEM); err != nil {
+		if verify.CA, err = document.ReadFile(p["caFile"], maxPEM); err != nil {
 			return operation.Output{}, fmt.Errorf("certificate authorities: %w", err)
 		}
 	}
