@@ -3,7 +3,9 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
@@ -14,29 +16,25 @@ import (
 // own limit is as high; the largest valid graph costs a tenth.
 const ruleCost = 1_000_000
 
-// compiler compiles the rules of schemas.
-type compiler struct{ env *cel.Env }
-
-func newCompiler() (*compiler, error) {
-	env, err := cel.NewEnv(cel.Variable("self", cel.DynType), ext.Strings(), cel.CrossTypeNumericComparisons(true))
-	if err != nil {
-		return nil, fmt.Errorf("cel environment: %w", err)
-	}
-	return &compiler{env: env}, nil
+func newEnv() (*cel.Env, error) {
+	return cel.NewEnv(cel.Variable("self", cel.DynType), ext.Strings(), cel.CrossTypeNumericComparisons(true))
 }
 
-// schema compiles the rules and the pattern of a schema and its subschemas.
-func (c *compiler) schema(s *schema) error {
+// compile compiles the rules and the pattern of a schema, which may be nil, and its subschemas.
+func (s *schema) compile(env *cel.Env) error {
+	if s == nil {
+		return nil
+	}
 	transition := regexp.MustCompile(`\boldSelf\b`)
 	for _, r := range s.Rules {
 		if transition.MatchString(r.Rule) {
 			continue
 		}
-		ast, issues := c.env.Compile(r.Rule)
+		ast, issues := env.Compile(r.Rule)
 		if err := issues.Err(); err != nil {
 			return fmt.Errorf("rule %s: %w", r.Rule, err)
 		}
-		program, err := c.env.Program(ast, cel.CostLimit(ruleCost))
+		program, err := env.Program(ast, cel.CostLimit(ruleCost))
 		if err != nil {
 			return fmt.Errorf("rule %s: %w", r.Rule, err)
 		}
@@ -49,16 +47,9 @@ func (c *compiler) schema(s *schema) error {
 		}
 		s.pattern = pattern
 	}
-	for _, p := range s.Properties {
-		if err := c.schema(p); err != nil {
+	for _, within := range slices.AppendSeq([]*schema{s.Items, s.AdditionalProperties}, maps.Values(s.Properties)) {
+		if err := within.compile(env); err != nil {
 			return err
-		}
-	}
-	for _, within := range []*schema{s.Items, s.AdditionalProperties} {
-		if within != nil {
-			if err := c.schema(within); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

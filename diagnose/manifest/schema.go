@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"regexp"
@@ -38,6 +39,11 @@ type schema struct {
 	Rules                []*rule            `json:"x-kubernetes-validations"`
 
 	pattern *regexp.Regexp
+}
+
+// within returns the schema of a field; nil: there is no such field.
+func (s *schema) within(name string) *schema {
+	return cmp.Or(s.AdditionalProperties, s.Properties[name])
 }
 
 // rule is a CEL expression that a value must satisfy.
@@ -85,9 +91,9 @@ func readKinds() (map[string]*kind, error) {
 	if err != nil {
 		return nil, err
 	}
-	compile, err := newCompiler()
+	env, err := newEnv()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cel environment: %w", err)
 	}
 	kinds := make(map[string]*kind, len(names))
 	for _, name := range names {
@@ -97,7 +103,7 @@ func readKinds() (map[string]*kind, error) {
 		}
 		k, err := readKind(text)
 		if err == nil {
-			err = compile.schema(&schema{Rules: k.rules, Items: k.spec})
+			err = (&schema{Rules: k.rules, Items: k.spec}).compile(env)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)

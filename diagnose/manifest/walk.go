@@ -74,10 +74,7 @@ func (w *walker) object(n *yaml.Node, s *schema, field string) any {
 	m := make(map[string]any, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		within := s.Properties[key.Value]
-		if s.AdditionalProperties != nil {
-			within = s.AdditionalProperties
-		}
+		within := s.within(key.Value)
 		if within == nil {
 			w.wrong(key, field+key.Value, "unknown key; want one of %s", strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", "))
 			continue
@@ -192,11 +189,7 @@ func (w *walker) rules(v any, s *schema, field string) {
 	switch v := v.(type) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			within := s.Properties[name]
-			if s.AdditionalProperties != nil {
-				within = s.AdditionalProperties
-			}
-			if within != nil {
+			if within := s.within(name); within != nil {
 				w.rules(v[name], within, field+name+".")
 			}
 		}
