@@ -133,7 +133,7 @@ func (c *tenantCluster) run(t *testing.T, d *v1alpha1.Diagnosis) *v1alpha1.Diagn
 		if err != nil {
 			t.Fatal(err)
 		}
-		report, err := r.Execute(t.Context(), &runner.Diagnosis{ID: string(d.UID), Node: c.node, Graph: plan.Graph, Steps: plan.Steps, Parameters: parameters})
+		report, err := r.Execute(t.Context(), &runner.Diagnosis{ID: string(d.UID), Graph: plan.Graph, Steps: plan.Steps, Parameters: parameters})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -82,7 +82,7 @@ func (f *file) Write(b []byte) (int, error) {
 	if f.late != nil {
 		return 0, fmt.Errorf("write artifact %s: %w", f.name, f.late)
 	}
-	want := min(int64(len(b)), f.r.s.cfg.MaxSize-f.size)
+	want := min(int64(len(b)), f.r.s.maxSize-f.size)
 	granted := f.r.s.reserve(f, want)
 	n, err := f.write(b[:granted])
 	_, _ = f.sum.Write(b[:n]) // it never fails
@@ -102,7 +102,7 @@ func (f *file) Write(b []byte) (int, error) {
 		return n, fmt.Errorf("write artifact %s: %w: %w", f.name, operation.ErrArtifactBudget, err)
 	}
 	if want < int64(len(b)) {
-		return n, fmt.Errorf("write artifact %s: %w", f.name, noRoom(fmt.Sprintf("at most %d bytes each", f.r.s.cfg.MaxSize)))
+		return n, fmt.Errorf("write artifact %s: %w", f.name, noRoom(fmt.Sprintf("at most %d bytes each", f.r.s.maxSize)))
 	}
 	return n, fmt.Errorf("write artifact %s: %w", f.name, noRoom(fmt.Sprintf("at most %d bytes in all", f.r.s.cfg.Budget)))
 }

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 
 // writeUntilKilled writes one artifact and half of another.
 func writeUntilKilled(dir string) int {
-	s, err := Open(Config{Dir: dir}, nil)
+	s, err := Open(Config{Dir: dir}, quiet())
 	if err != nil {
 		return 3
 	}
@@ -166,7 +166,7 @@ func TestOpenWhereItCannot(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, cfg := range []Config{{Dir: file}, {Dir: "/no/such/dir"}, {Dir: t.TempDir(), Budget: -1}} {
-		if s, err := Open(cfg, nil); err == nil {
+		if s, err := Open(cfg, quiet()); err == nil {
 			_ = s.Close()
 			t.Errorf("%+v opens", cfg)
 		}

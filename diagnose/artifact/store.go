@@ -17,23 +17,21 @@ import (
 const (
 	// DefaultBudget is enough for some dozen captures and profiles, and any node can spare it.
 	DefaultBudget = 512 << 20
-	// DefaultMaxSize lets several artifacts fit into the budget.
-	DefaultMaxSize = 64 << 20
+	// maxSize bounds the bytes of one artifact, so that several fit into the budget.
+	maxSize = 64 << 20
 	// maxArtifacts bounds the artifacts of one diagnosis, because its status lists them.
 	maxArtifacts = 64
 )
 
-// Config configures a [Store]. A number that is 0 has its default.
+// Config configures a [Store].
 type Config struct {
 	// Dir is the store's folder. It is created if missing; its parent must exist.
 	Dir string
 	// Storage is the folder for operations' own folders. It is created if missing. If empty,
 	// operations can't have folders.
 	Storage string
-	// Budget bounds the bytes of all artifacts.
+	// Budget bounds the bytes of all artifacts; 0: DefaultBudget.
 	Budget int64
-	// MaxSize bounds the bytes of one artifact.
-	MaxSize int64
 	// Open reports whether a diagnosis has not ended, even if it does not run now: its artifacts are
 	// evicted only if there are no others. It is called with locks held, and must not call the Store.
 	// nil: those that don't run have ended.
@@ -43,9 +41,10 @@ type Config struct {
 // Store stores the artifacts of a node. Several goroutines may use it at once, but only one
 // process. [Open] creates one.
 type Store struct {
-	cfg  Config
-	log  *slog.Logger
-	root *os.Root
+	cfg     Config
+	maxSize int64 // of one artifact
+	log     *slog.Logger
+	root    *os.Root
 
 	storage storage
 
@@ -103,22 +102,14 @@ type Stats struct {
 }
 
 // Open opens the store, removes incomplete files of a killed agent, and evicts artifacts until the
-// store is within its budget. log may be nil.
+// store is within its budget.
 func Open(cfg Config, log *slog.Logger) (*Store, error) {
-	if cfg.Budget == 0 {
-		cfg.Budget = DefaultBudget
-	}
-	if cfg.MaxSize == 0 {
-		cfg.MaxSize = DefaultMaxSize
-	}
-	if cfg.Budget < 0 || cfg.MaxSize < 0 {
-		return nil, fmt.Errorf("artifacts: a negative bound: %+v", cfg)
+	cfg.Budget = cmp.Or(cfg.Budget, DefaultBudget)
+	if cfg.Budget < 0 {
+		return nil, fmt.Errorf("artifacts: a negative budget: %d", cfg.Budget)
 	}
 	if cfg.Open == nil {
 		cfg.Open = func(string) bool { return false }
-	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
 	}
 	if err := os.Mkdir(cfg.Dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("artifacts: %w", err)
@@ -127,7 +118,7 @@ func Open(cfg Config, log *slog.Logger) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("artifacts: %w", err)
 	}
-	s := &Store{cfg: cfg, log: log, root: root, diagnoses: map[string]*diagnosis{}, left: map[string]*diagnosis{}}
+	s := &Store{cfg: cfg, maxSize: maxSize, log: log, root: root, diagnoses: map[string]*diagnosis{}, left: map[string]*diagnosis{}}
 	s.storage.removing = map[string]int{}
 	s.openStorage()
 	if err := errors.Join(root.Chmod(".", 0o700), s.load()); err != nil {

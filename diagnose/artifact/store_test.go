@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -24,9 +25,11 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
 func open(t *testing.T, cfg Config) *Store {
 	t.Helper()
-	s, err := Open(cfg, nil)
+	s, err := Open(cfg, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +236,8 @@ func TestSymbolicLinks(t *testing.T) {
 }
 
 func TestBudget(t *testing.T) {
-	s := open(t, Config{Dir: t.TempDir(), Budget: 1000, MaxSize: 600})
+	s := open(t, Config{Dir: t.TempDir(), Budget: 1000})
+	s.maxSize = 600
 	for i := range 4 { // 800 bytes, the oldest first
 		filled(t, s, "old"+strconv.Itoa(i), 200)
 	}
@@ -491,7 +495,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 func BenchmarkWrite(b *testing.B) {
-	s, err := Open(Config{Dir: b.TempDir()}, nil)
+	s, err := Open(Config{Dir: b.TempDir()}, quiet())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func parameterNames(b *operation.Builtin) []string {
 func (r *resolver) server(op *v1alpha1.Operation, p *v1alpha1.HTTPServer, o *resolved) {
 	const field = "spec.processor.httpServer"
 	h := &remote.HTTPServer{
-		Scheme: p.Scheme, Address: cmp.Or(p.Address, "127.0.0.1"), Port: int(p.Port), Path: p.Path, AllowLinkLocal: r.c.AllowLinkLocal,
+		Scheme: p.Scheme, Address: cmp.Or(p.Address, "127.0.0.1"), Port: int(p.Port), Path: p.Path,
 		TLS: remote.TLS{CA: p.CABundle, ServerName: p.ServerName},
 	}
 	if _, err := h.URL(); err != nil {
@@ -95,8 +95,7 @@ func withSecret(ctx context.Context, read func(context.Context, string) (map[str
 
 // script resolves an Operation that runs a script.
 func (r *resolver) script(op *v1alpha1.Operation, p *v1alpha1.ScriptRunner, o *resolved) {
-	s := &remote.Script{Script: p.Script, ArgKeys: p.ArgKeys, ResultKey: p.OperationResultKey}
-	if err := s.Check(); err != nil {
+	if err := remote.CheckScript(p); err != nil {
 		r.wrong(v1alpha1.ReasonInvalidParameter, op, "spec.processor.scriptRunner", "%s", strings.TrimPrefix(err.Error(), "scriptRunner: "))
 	}
 	scripts := r.c.Scripts
@@ -104,7 +103,7 @@ func (r *resolver) script(op *v1alpha1.Operation, p *v1alpha1.ScriptRunner, o *r
 		if scripts == nil {
 			return operation.Output{}, remote.ErrScriptsOff
 		}
-		return scripts.Run(ctx, s, call)
+		return scripts.Run(ctx, p, call)
 	}
 	o.step.Operation = runner.Func(op.Spec.DeclaredEffect(), run)
 	o.input = input{script: true, keys: p.ArgKeys, result: p.OperationResultKey}

@@ -31,9 +31,6 @@ type Config struct {
 	// called each time an operation runs, so that renewed certificates take effect. nil: there is
 	// no cluster.
 	Secret func(ctx context.Context, name string) (map[string][]byte, error)
-	// AllowLinkLocal allows web servers with link-local addresses, which clouds use for their
-	// metadata services.
-	AllowLinkLocal bool
 }
 
 // Of returns a Config for a list of Operations.

@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -56,14 +55,14 @@ const (
 	StageEnded    Stage = "ended"    // the checkpoint records that the run has ended
 )
 
-// Runner executes diagnoses. Its methods may be called by several goroutines at once.
+// Runner executes the diagnoses of a node. Its methods may be called by several goroutines at once.
 type Runner struct {
 	c         Config
 	abandoned atomic.Int64
+	repairing chan struct{} // has a value while a repair runs: there is one at a time
 
 	mu     sync.Mutex
 	active map[string]bool // IDs that are being executed
-	slots  map[string]*slot
 	stats  Stats
 }
 
@@ -105,7 +104,9 @@ func New(c Config) (*Runner, error) {
 		// A node whose disk has become read-only is just what needs a diagnosis.
 		c.Log.Warn("no folder for checkpoints: a restart will start diagnoses over, and repairs are withheld", "error", err)
 	}
-	return &Runner{c: c, active: map[string]bool{}, slots: map[string]*slot{}, stats: Stats{Operations: map[string]uint64{}}}, nil
+	return &Runner{
+		c: c, repairing: make(chan struct{}, 1), active: map[string]bool{}, stats: Stats{Operations: map[string]uint64{}},
+	}, nil
 }
 
 // Stats returns what the runner has done so far.
@@ -129,36 +130,4 @@ type observer struct{}
 
 func (observer) Allow(context.Context, *Action) (Decision, error) {
 	return Decision{Verb: v1alpha1.RemediationWouldRun, Reason: "NoPolicy", Message: "no remediation policy"}, nil
-}
-
-// slot is a lock that lets one repair of a node run at a time.
-type slot struct {
-	taken chan struct{}
-	users int
-}
-
-// repairSlot waits until no other repair of the node runs. The caller must call release.
-func (r *Runner) repairSlot(ctx context.Context, node string) (release func(), err error) {
-	r.mu.Lock()
-	s := r.slots[node]
-	if s == nil {
-		s = &slot{taken: make(chan struct{}, 1)}
-		r.slots[node] = s
-	}
-	s.users++
-	r.mu.Unlock()
-	leave := func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if s.users--; s.users == 0 {
-			delete(r.slots, node)
-		}
-	}
-	select {
-	case s.taken <- struct{}{}:
-		return func() { <-s.taken; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, fmt.Errorf("wait for another repair: %w", context.Cause(ctx))
-	}
 }

@@ -78,7 +78,6 @@ type Diagnosis struct {
 	// ID is the object's UID: unique, and the same after a restart. It has letters, digits, '.',
 	// '_' and '-', at most 128.
 	ID         string
-	Node       string // where it runs; repairs of one node are made one at a time
 	Tenant     string // the namespace it belongs to; empty: the node's own
 	Graph      *graph.Graph
 	Steps      []Step // by node id of the graph; that of the start node is unused

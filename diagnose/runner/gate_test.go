@@ -137,9 +137,9 @@ func TestMadeBefore(t *testing.T) {
 	}
 }
 
-// Two diagnoses never repair a node at the same time, and the gate is asked only when the first
+// Two diagnoses never repair at the same time, and the gate is asked only when the first
 // repair has ended.
-func TestOneRepairOfANodeAtATime(t *testing.T) {
+func TestOneRepairAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var inside, most atomic.Int32
 		s := script{behave: behaviour{1: func(context.Context, *runner.Inputs) (operation.Output, error) {
@@ -151,9 +151,8 @@ func TestOneRepairOfANodeAtATime(t *testing.T) {
 		g := allow()
 		r := newRunner(t, runner.Config{Gate: g})
 		ended := make(chan *runner.Report)
-		begin := func(id, node string) {
+		begin := func(id string) {
 			d := s.diagnosis(t, id, ": 1", "repair-a:")
-			d.Node = node
 			go func() {
 				rep, err := r.Execute(t.Context(), d)
 				if err != nil {
@@ -164,7 +163,7 @@ func TestOneRepairOfANodeAtATime(t *testing.T) {
 		}
 		began := time.Now()
 		for i := range 4 {
-			begin(fmt.Sprint("same", i), "n7")
+			begin(fmt.Sprint("same", i))
 		}
 		for range 4 {
 			want(t, <-ended, v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded")
@@ -172,17 +171,8 @@ func TestOneRepairOfANodeAtATime(t *testing.T) {
 		if took := time.Since(began); most.Load() != 1 || took != 4*time.Second {
 			t.Errorf("%d repairs at a time, %v", most.Load(), took)
 		}
-		most.Store(0)
-		began = time.Now()
-		begin("other1", "n1")
-		begin("other2", "n2")
-		<-ended
-		<-ended
-		if took := time.Since(began); most.Load() != 2 || took != time.Second {
-			t.Errorf("other nodes: %d repairs at a time, %v", most.Load(), took)
-		}
 		// A run that waits for another's repair is cancelled at once.
-		begin("long", "n7")
+		begin("long")
 		synctest.Wait()
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, &runner.Cancelled{Reason: "not needed"})
 		defer cancel()

@@ -58,7 +58,7 @@ func (s *script) diagnosis(tb testing.TB, id string, lines ...string) *runner.Di
 	if err != nil {
 		panic(err)
 	}
-	return &runner.Diagnosis{ID: id, Node: "n7", Graph: g, Steps: steps}
+	return &runner.Diagnosis{ID: id, Graph: g, Steps: steps}
 }
 
 func (s *script) operation(id int, name string) runner.Operation {

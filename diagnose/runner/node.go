@@ -35,11 +35,12 @@ func (e *execution) node(ctx context.Context, id int) error {
 	}
 	if e.d.repairs(id) {
 		e.flush() // the gate may take its time
-		release, err := e.r.repairSlot(ctx, e.d.Node)
-		if err != nil {
-			return nil //nolint:nilerr // the loop sees the end of ctx, and which it is
+		select {
+		case e.r.repairing <- struct{}{}:
+			defer func() { <-e.r.repairing }()
+		case <-ctx.Done():
+			return nil // the loop sees it, and why
 		}
-		defer release()
 		if !e.allowed(ctx, rec) {
 			return nil
 		}

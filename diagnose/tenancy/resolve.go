@@ -43,7 +43,7 @@ func Plan(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis, p
 		return nil, err
 	}
 	c.Builtins = Builtins(c.Builtins, parameters)
-	c.Scripts, c.Secret, c.AllowLinkLocal = nil, nil, false
+	c.Scripts, c.Secret = nil, nil
 	return resolve.Set(c, set)
 }
 

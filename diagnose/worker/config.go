@@ -37,10 +37,9 @@ type Config struct {
 	Observe bool
 
 	Builtins []operation.Builtin // from [catalog.All]
-	// Scripts, Secret and AllowLinkLocal are as in [resolve.Config].
-	Scripts        *remote.Scripts
-	Secret         func(ctx context.Context, name string) (map[string][]byte, error)
-	AllowLinkLocal bool
+	// Scripts and Secret are as in [resolve.Config].
+	Scripts *remote.Scripts
+	Secret  func(ctx context.Context, name string) (map[string][]byte, error)
 
 	// Pod returns the pod of this node by the UID in a cgroup's name, or nil if it is not known
 	// (any more). PodUID returns the UID of a pod by its name, or "". Either may be nil: no pod is

@@ -76,7 +76,11 @@ func TestMetricsOfWhatIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := run.Create("a")
+	node, err := run.Of(1, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := node.Create("a")
 	if err != nil {
 		t.Fatal(err)
 	}

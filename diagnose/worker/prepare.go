@@ -43,7 +43,7 @@ func (w *Worker) prepare(e *entry, now time.Time) (*runner.Diagnosis, *runner.En
 		e.MayRepair, e.unsaved = true, true
 	}
 	return &runner.Diagnosis{
-		ID: e.ID, Node: w.c.Node, Tenant: tenant, Graph: plan.Graph, Steps: plan.Steps, Parameters: maps.Clone(e.Parameters),
+		ID: e.ID, Tenant: tenant, Graph: plan.Graph, Steps: plan.Steps, Parameters: maps.Clone(e.Parameters),
 		Intended: intended(e.latest, plan), MayRepair: e.MayRepair,
 	}, nil
 }
@@ -86,7 +86,7 @@ func (w *Worker) refusal(e *entry, reason string, err error) *runner.End {
 
 func (w *Worker) resolver(known *Objects) resolve.Config {
 	c := resolve.Of(known.Operations, w.c.Builtins)
-	c.Scripts, c.Secret, c.AllowLinkLocal = w.c.Scripts, w.c.Secret, w.c.AllowLinkLocal
+	c.Scripts, c.Secret = w.c.Scripts, w.c.Secret
 	return c
 }
 

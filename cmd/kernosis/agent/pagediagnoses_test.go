@@ -42,7 +42,7 @@ func TestRunsOnThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.Execute(t.Context(), &runner.Diagnosis{
-		ID: "d1", Node: "n7", Graph: g, Parameters: map[string]string{"subject": "pg"},
+		ID: "d1", Graph: g, Parameters: map[string]string{"subject": "pg"},
 		Steps: []runner.Step{{}, {Operation: ask}, {Operation: holder}, {Operation: runner.Func(operation.Remediate, nil)}},
 	}); err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestAWaitingRunOnThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	mend := runner.Func(operation.Remediate, nil)
-	if _, err := r.Execute(t.Context(), &runner.Diagnosis{ID: "d1", Node: "n7", Graph: g, Steps: []runner.Step{{}, {Operation: mend}}}); err != nil {
+	if _, err := r.Execute(t.Context(), &runner.Diagnosis{ID: "d1", Graph: g, Steps: []runner.Step{{}, {Operation: mend}}}); err != nil {
 		t.Fatal(err)
 	}
 	list, _, err := (&pageDiagnoses{stateDir: state}).list(10)

@@ -29,7 +29,7 @@ func TestSummaryOfAWaitingRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	mend := runner.Func(operation.Remediate, nil)
-	if _, err := r.Execute(t.Context(), &runner.Diagnosis{ID: "d1", Node: "n7", Graph: g, Steps: []runner.Step{{}, {Operation: mend}}}); err != nil {
+	if _, err := r.Execute(t.Context(), &runner.Diagnosis{ID: "d1", Graph: g, Steps: []runner.Step{{}, {Operation: mend}}}); err != nil {
 		t.Fatal(err)
 	}
 	v, err := Read(dir, "d1")

@@ -71,14 +71,14 @@ func (t *TLS) config() (*tls.Config, error) {
 // newHTTPClient returns a client for one request. It verifies servers, follows no redirects, uses
 // no proxy, and does not decompress responses, so that a small one can't become huge. Close its
 // idle connections when done.
-func newHTTPClient(t TLS, linkLocal bool) (*http.Client, error) {
+func newHTTPClient(t TLS) (*http.Client, error) {
 	config, err := t.config()
 	if err != nil {
 		return nil, err
 	}
 	return &http.Client{
 		Transport: &http.Transport{
-			DialContext:            guardedDialer(linkLocal).DialContext,
+			DialContext:            guardedDialer(false).DialContext,
 			TLSClientConfig:        config,
 			TLSHandshakeTimeout:    dialTimeout,
 			MaxResponseHeaderBytes: maxHeader,

@@ -33,8 +33,6 @@ type HTTPServer struct {
 	Port    int    // 0: 80 or 443, depending on the scheme
 	Path    string // may have a query; "": /
 	TLS     TLS
-	// AllowLinkLocal allows link-local addresses, which clouds use for their metadata services.
-	AllowLinkLocal bool
 }
 
 // URL returns the URL to call, or an error with all that is wrong with it.
@@ -45,7 +43,7 @@ func (h *HTTPServer) URL() (*url.URL, error) {
 		wrong = append(wrong, "scheme "+operation.Quoted(h.Scheme)+": want http or https")
 	}
 	if ip, err := netip.ParseAddr(h.Address); err == nil {
-		if why := refusedAddress(ip, h.AllowLinkLocal); why != "" {
+		if why := refusedAddress(ip, false); why != "" {
 			wrong = append(wrong, "address: "+why)
 		}
 	} else if len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(h.Address, ".")))) > 0 {
@@ -100,7 +98,7 @@ func (h *HTTPServer) Run(ctx context.Context, call *operation.Call) (operation.O
 }
 
 func (h *HTTPServer) ask(ctx context.Context, u *url.URL, parameters operation.Values) ([]byte, error) {
-	client, err := newHTTPClient(h.TLS, h.AllowLinkLocal)
+	client, err := newHTTPClient(h.TLS)
 	if err != nil {
 		return nil, err
 	}

@@ -259,7 +259,7 @@ func TestHTTPServerAsksNoProxy(t *testing.T) {
 	t.Setenv("http_proxy", "http://127.0.0.1:1")
 	h := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") })
 	// Go never uses a proxy for loopback addresses, so check the setting, too.
-	client, err := newHTTPClient(TLS{}, false)
+	client, err := newHTTPClient(TLS{})
 	if err != nil || client.Transport.(*http.Transport).Proxy != nil {
 		t.Errorf("a proxy is asked; %v", err)
 	}
@@ -287,8 +287,7 @@ func TestHTTPServerURL(t *testing.T) {
 		{HTTPServer{Address: "a", Port: 80, Path: "http://b/"}, `httpServer: path "http://b/": want a path such as /a/b`},
 		{HTTPServer{Address: "a", Port: 80, Path: "/a#b"}, `httpServer: path "/a#b": want a path such as /a/b`},
 		{HTTPServer{Address: "169.254.169.254", Port: 80}, "httpServer: address: 169.254.169.254 is link-local, like cloud metadata services"},
-		{HTTPServer{Address: "169.254.169.254", Port: 80, AllowLinkLocal: true}, "http://169.254.169.254:80/"},
-		{HTTPServer{Address: "0.0.0.0", Port: 80, AllowLinkLocal: true}, "httpServer: address: 0.0.0.0 is not the address of a host"},
+		{HTTPServer{Address: "0.0.0.0", Port: 80}, "httpServer: address: 0.0.0.0 is not the address of a host"},
 	} {
 		var got string
 		if u, err := tt.h.URL(); err != nil {

@@ -75,7 +75,7 @@ func pprof(ctx context.Context, h operation.Host, call *operation.Call) (operati
 		return operation.Output{}, fmt.Errorf("path %s: want a path such as /debug/pprof", operation.Quoted(p["path"]))
 	}
 	u := &url.URL{Scheme: "http", Path: path.Join(p["path"], r.path), RawQuery: r.query}
-	client, err := newHTTPClient(TLS{}, false)
+	client, err := newHTTPClient(TLS{})
 	if err != nil {
 		return operation.Output{}, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
@@ -24,18 +25,8 @@ const (
 	maxStderr = 512
 )
 
-// Script is an operation that runs a shell script. Its arguments are the values of ArgKeys in
-// [Call.Parameters]. Its results, unless ResultKey is empty, are operation.<ResultKey>.output,
-// which has the output to both streams (in the order of reading, which may differ slightly from
-// that of writing), and operation.<ResultKey>.error, which is "" or why it failed.
-type Script struct {
-	Script    string
-	ArgKeys   []string
-	ResultKey string
-}
-
-// Check returns an error with all that is wrong with the script, without running it.
-func (p *Script) Check() error {
+// CheckScript returns an error with all that is wrong with a script, without running it.
+func CheckScript(p *v1alpha1.ScriptRunner) error {
 	var wrong []string
 	switch {
 	case strings.TrimSpace(p.Script) == "":
@@ -48,8 +39,8 @@ func (p *Script) Check() error {
 	if len(p.ArgKeys) > maxArgs {
 		wrong = append(wrong, fmt.Sprintf("%d argKeys, at most %d", len(p.ArgKeys), maxArgs))
 	}
-	if p.ResultKey != "" {
-		if problem := operation.KeyProblem(p.key("output")); problem != "" {
+	if p.OperationResultKey != "" {
+		if problem := operation.KeyProblem(keyOf(p, "output")); problem != "" {
 			wrong = append(wrong, "operationResultKey: "+problem)
 		}
 	}
@@ -59,10 +50,12 @@ func (p *Script) Check() error {
 	return nil
 }
 
-func (p *Script) key(what string) string { return "operation." + p.ResultKey + "." + what }
+func keyOf(p *v1alpha1.ScriptRunner, what string) string {
+	return "operation." + p.OperationResultKey + "." + what
+}
 
-// args returns the values of the arguments.
-func (p *Script) args(values operation.Values) ([]string, error) {
+// argsOf returns the values of the arguments.
+func argsOf(p *v1alpha1.ScriptRunner, values operation.Values) ([]string, error) {
 	args := make([]string, 0, len(p.ArgKeys))
 	var wrong []string
 	for _, key := range p.ArgKeys {
@@ -81,17 +74,20 @@ func (p *Script) args(values operation.Values) ([]string, error) {
 	return args, nil
 }
 
-// Run runs a script until it or ctx ends; then none of its processes is left. If it fails, Run
-// returns an error together with the results. If the output is too long, the results are cut, and
-// the artifact output.txt has it.
-func (s *Scripts) Run(ctx context.Context, p *Script, call *operation.Call) (operation.Output, error) {
+// Run runs a script until it or ctx ends; then none of its processes is left. Its arguments are values
+// of [Call.Parameters]. Its results, if it has a result key, are its output to both streams (in the
+// order of reading, which may differ slightly from that of writing), and "" or why it failed.
+//
+// If it fails, Run returns an error together with the results. If the output is too long, the results
+// are cut, and the artifact output.txt has it.
+func (s *Scripts) Run(ctx context.Context, p *v1alpha1.ScriptRunner, call *operation.Call) (operation.Output, error) {
 	if s.reason != nil {
 		return operation.Output{}, s.reason
 	}
-	if err := p.Check(); err != nil {
+	if err := CheckScript(p); err != nil {
 		return operation.Output{}, err
 	}
-	args, err := p.args(call.Parameters)
+	args, err := argsOf(p, call.Parameters)
 	if err != nil {
 		return operation.Output{}, err
 	}
@@ -101,10 +97,10 @@ func (s *Scripts) Run(ctx context.Context, p *Script, call *operation.Call) (ope
 	}
 	failure := scriptFailure(ctx, &o)
 	out := operation.Output{}
-	if p.ResultKey != "" {
-		out.Results = map[string]string{p.key("output"): display.SafeLines(string(o.Merged)), p.key("error"): ""}
+	if p.OperationResultKey != "" {
+		out.Results = map[string]string{keyOf(p, "output"): display.SafeLines(string(o.Merged)), keyOf(p, "error"): ""}
 		if failure != nil {
-			out.Results[p.key("error")] = failure.Error()
+			out.Results[keyOf(p, "error")] = failure.Error()
 		}
 		out.Bound()
 	}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
@@ -59,23 +60,23 @@ func runScript(t *testing.T, s *Scripts, text string, limit time.Duration) (oper
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	call, kept, _ := operationtest.NewCall(nil)
-	out, err := s.Run(ctx, &Script{Script: text, ResultKey: "x"}, call)
+	out, err := s.Run(ctx, &v1alpha1.ScriptRunner{Script: text, OperationResultKey: "x"}, call)
 	return out, kept, err
 }
 
 func TestScript(t *testing.T) {
 	s, _ := testScripts(t)
 	call, _, _ := operationtest.NewCall(operation.Values{"podName": "db-0", "operation.other.output": "two\nlines", "empty": "", "rest": "-x $HOME `id`"})
-	out, err := s.Run(t.Context(), &Script{
-		Script:    "#!/bin/false\nprintf '<%s>' \"$@\"\n",
-		ArgKeys:   []string{"podName", "operation.other.output", "empty", "rest", "podName"},
-		ResultKey: "look",
+	out, err := s.Run(t.Context(), &v1alpha1.ScriptRunner{
+		Script:             "#!/bin/false\nprintf '<%s>' \"$@\"\n",
+		ArgKeys:            []string{"podName", "operation.other.output", "empty", "rest", "podName"},
+		OperationResultKey: "look",
 	}, call)
 	want := map[string]string{"operation.look.output": "<db-0><two\nlines><><-x $HOME `id`><db-0>", "operation.look.error": ""}
 	if err != nil || out.Truncated || !maps.Equal(out.Results, want) {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if out, err := s.Run(t.Context(), &Script{Script: "echo nobody asks"}, call); err != nil || out.Results != nil {
+	if out, err := s.Run(t.Context(), &v1alpha1.ScriptRunner{Script: "echo nobody asks"}, call); err != nil || out.Results != nil {
 		t.Errorf("%+v, %v", out, err)
 	}
 }
@@ -237,19 +238,19 @@ func TestScriptOutput(t *testing.T) {
 
 func TestScriptIsRefused(t *testing.T) {
 	none := scriptsIn(t.TempDir() + "/no")
-	if _, err := none.Run(t.Context(), &Script{Script: "true"}, &operation.Call{}); err == nil || !strings.Contains(err.Error(), "they need their own control groups: stat") {
+	if _, err := none.Run(t.Context(), &v1alpha1.ScriptRunner{Script: "true"}, &operation.Call{}); err == nil || !strings.Contains(err.Error(), "they need their own control groups: stat") {
 		t.Error(err)
 	}
 	s, _ := testScripts(t)
 	for _, tt := range []struct {
-		script Script
+		script v1alpha1.ScriptRunner
 		want   string
 	}{
-		{Script{Script: " \n"}, "scriptRunner: script is empty"},
-		{Script{Script: "a\x00b", ResultKey: "a b"}, `scriptRunner: script contains a NUL; operationResultKey: key "operation.a b.output" contains characters other than letters, digits and ._-/`},
-		{Script{Script: strings.Repeat("#", maxScript+1)}, "scriptRunner: script has 262145 bytes, at most 262144"},
-		{Script{Script: "true", ArgKeys: make([]string, 65)}, "scriptRunner: 65 argKeys, at most 64"},
-		{Script{Script: "true", ArgKeys: []string{"a", "no\n", "b", "nul"}}, `scriptRunner: argument "no\n" is neither a parameter nor a result of a dependence; "nul" contains a NUL`},
+		{v1alpha1.ScriptRunner{Script: " \n"}, "scriptRunner: script is empty"},
+		{v1alpha1.ScriptRunner{Script: "a\x00b", OperationResultKey: "a b"}, `scriptRunner: script contains a NUL; operationResultKey: key "operation.a b.output" contains characters other than letters, digits and ._-/`},
+		{v1alpha1.ScriptRunner{Script: strings.Repeat("#", maxScript+1)}, "scriptRunner: script has 262145 bytes, at most 262144"},
+		{v1alpha1.ScriptRunner{Script: "true", ArgKeys: make([]string, 65)}, "scriptRunner: 65 argKeys, at most 64"},
+		{v1alpha1.ScriptRunner{Script: "true", ArgKeys: []string{"a", "no\n", "b", "nul"}}, `scriptRunner: argument "no\n" is neither a parameter nor a result of a dependence; "nul" contains a NUL`},
 	} {
 		_, err := s.Run(t.Context(), &tt.script, &operation.Call{Parameters: operation.Values{"a": "", "b": "", "nul": "\x00"}})
 		if err == nil || err.Error() != tt.want {
@@ -263,7 +264,7 @@ func TestScriptIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Run(ctx, &Script{Script: "sleep 314157"}, &operation.Call{})
+		_, err := s.Run(ctx, &v1alpha1.ScriptRunner{Script: "sleep 314157"}, &operation.Call{})
 		done <- err
 	}()
 	await.Until(t, "start", operationtest.Longest, func() bool { return running(t, "sleep\x00314157") == 1 })
@@ -280,7 +281,7 @@ func TestScriptsOfTwoProcesses(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := agent.Run(ctx, &Script{Script: "sleep 314158"}, &operation.Call{})
+		_, err := agent.Run(ctx, &v1alpha1.ScriptRunner{Script: "sleep 314158"}, &operation.Call{})
 		done <- err
 	}()
 	await.Until(t, "start", operationtest.Longest, func() bool { return running(t, "sleep\x00314158") == 1 })
@@ -320,7 +321,7 @@ func TestScriptsOfProcessesThatStartAtOnce(t *testing.T) {
 		wg.Go(func() {
 			for range 5 {
 				s := scriptsIn(parent)
-				if _, err := s.Run(t.Context(), &Script{Script: "true"}, &operation.Call{}); err != nil {
+				if _, err := s.Run(t.Context(), &v1alpha1.ScriptRunner{Script: "true"}, &operation.Call{}); err != nil {
 					t.Error(err)
 				}
 				s.Close()
@@ -354,7 +355,7 @@ func BenchmarkScript(b *testing.B) {
 	s := scriptsIn(own)
 	defer s.Close()
 	for b.Loop() {
-		if _, err := s.Run(b.Context(), &Script{Script: "echo x", ResultKey: "x"}, &operation.Call{}); err != nil {
+		if _, err := s.Run(b.Context(), &v1alpha1.ScriptRunner{Script: "echo x", OperationResultKey: "x"}, &operation.Call{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -72,7 +72,7 @@ func webhook(ctx context.Context, p operation.Values, facts map[string]string) (
 			return operation.Output{}, fmt.Errorf("certificate authorities: %w", err)
 		}
 	}
-	client, err := newHTTPClient(verify, false)
+	client, err := newHTTPClient(verify)
 	if err != nil {
 		return operation.Output{}, err
 	}
