@@ -2,15 +2,12 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/controller/start"
 )
 
@@ -29,7 +26,7 @@ func alertsFlags(fs *pflag.FlagSet) {
 	fs.String("alerts-listen", "", "`address` that receives alerts from Alertmanager and Prometheus, such as :20260; empty: none")
 	fs.String("alerts-cert-file", "", "`file` with the certificate for alerts-listen, in PEM; reloaded when it changes")
 	fs.String("alerts-key-file", "", "`file` with its key")
-	fs.String("alerts-audience", alerts.DefaultAudience, "`audience` that senders' tokens must have")
+	fs.String("alerts-audience", start.DefaultAudience, "`audience` that senders' tokens must have")
 	fs.String("alerts-client-ca-file", "", "`file` with the CAs of senders' client certificates; empty: only tokens are accepted")
 	fs.StringSlice("alerts-client-names", nil, "accepted `names` in client certificates: common name, DNS name or URI")
 	fs.Bool("alerts-plain-http", false, "receive alerts without TLS, on a loopback address only")
@@ -50,8 +47,8 @@ func (c *alertsConfig) check() error {
 	return errors.Join(append(errs, server.Check())...)
 }
 
-func (c *alertsConfig) server() alerts.Config {
-	return alerts.Config{
+func (c *alertsConfig) server() start.AlertsConfig {
+	return start.AlertsConfig{
 		Listen: c.Listen, Audience: c.Audience, CertFile: c.CertFile, KeyFile: c.KeyFile, Plain: c.PlainHTTP,
 		ClientCAFile: c.ClientCAFile, ClientNames: c.ClientNames,
 	}
@@ -60,26 +57,8 @@ func (c *alertsConfig) server() alerts.Config {
 // addStarts adds the parts that create Diagnoses from alerts, Events and schedules once their CRDs
 // are installed, and the server that receives alerts.
 func addStarts(m manager.Manager, cfg controllerConfig, installed <-chan struct{}, log *slog.Logger) (func(), error) {
-	part, remove, err := start.Add(m, start.Config{Namespace: cfg.Namespace, Installed: installed, Metrics: ctrlmetrics.Registry, Log: log})
-	if err != nil || cfg.Alerts.Listen == "" {
-		return remove, err
-	}
-	api, err := kubernetes.NewForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
-	if err != nil {
-		remove()
-		return nil, fmt.Errorf("alerts: %w", err)
-	}
-	c := cfg.Alerts.server()
-	c.Taker, c.API, c.Metrics, c.Log = part, api, ctrlmetrics.Registry, log
-	server, err := alerts.New(c)
-	if err != nil {
-		remove()
-		return nil, err
-	}
-	removeAll := func() { server.Close(); remove() }
-	if err := m.Add(server); err != nil {
-		removeAll()
-		return nil, err
-	}
-	return removeAll, nil
+	_, remove, err := start.Add(m, start.Config{
+		Namespace: cfg.Namespace, Alerts: cfg.Alerts.server(), Installed: installed, Metrics: ctrlmetrics.Registry, Log: log,
+	})
+	return remove, err
 }

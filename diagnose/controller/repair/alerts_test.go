@@ -7,17 +7,14 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/diagnose/controller/start"
@@ -72,34 +69,24 @@ func (b *bench) receive() *receiver {
 	if err != nil {
 		b.Fatal(err)
 	}
-	part, removeStart, err := start.Add(m, start.Config{Namespace: b.system, Installed: installed, Log: log})
+	address := kubetest.FreeAddress(b)
+	part, removeStart, err := start.Add(m, start.Config{Namespace: b.system, Installed: installed, Alerts: start.AlertsConfig{Listen: address, Plain: true}, Log: log})
 	if err != nil {
 		b.Fatal(err)
 	}
-	api, err := kubernetes.NewForConfig(b.server.Config(b.T, user))
-	if err != nil {
-		b.Fatal(err)
-	}
-	door, err := alerts.New(alerts.Config{Listen: "127.0.0.1:0", Plain: true, Taker: part, API: api, Log: log, Audience: alerts.DefaultAudience})
-	if err != nil {
-		b.Fatal(err)
-	}
-	server := httptest.NewServer(door.Handler())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()
 	b.Cleanup(func() {
-		server.Close()
 		cancel()
 		if err := <-ended; err != nil {
 			b.Error(err)
 		}
-		door.Close()
 		removeStart()
 		remove()
 	})
 	b.waitFor("the controller takes alerts", func() bool { return part.Ready() == nil })
-	return &receiver{b: b, url: server.URL + alerts.PathWebhook, token: b.server.Token(b.T, kubetest.TokenFor{Namespace: b.system, ServiceAccount: "alertmanager", Audience: alerts.DefaultAudience})}
+	return &receiver{b: b, url: "http://" + address + start.PathWebhook, token: b.server.Token(b.T, kubetest.TokenFor{Namespace: b.system, ServiceAccount: "alertmanager", Audience: start.DefaultAudience})}
 }
 
 // send posts an alert as Alertmanager does. If ends is zero, the alert is firing.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
@@ -79,7 +78,7 @@ func TestPodsAndNodesOfAlerts(t *testing.T) {
 	later := alert(now.Add(time.Hour), "namespace", b.namespace, "pod", "web-0")
 	later.StartsAt = now.Add(time.Second)
 	b.server.Pod(t, b.namespace, "web-0", node)
-	if u := (*alerts.Unavailable)(nil); !errors.As(r.take(later), &u) || u.After == 0 {
+	if u := (*notNow)(nil); !errors.As(r.take(later), &u) || u.after == 0 {
 		t.Errorf("%v", u)
 	}
 	r.pods.Store(false)
@@ -127,8 +126,8 @@ func TestWhatCannotBeMadeIsNotAnswered(t *testing.T) {
 	r.inForce(2)
 	r.creates.Store(true)
 	first := alert(time.Now(), "node", node)
-	u := (*alerts.Unavailable)(nil)
-	if err := r.take(first); !errors.As(err, &u) || !strings.Contains(u.Why, "1 Diagnoses are not created yet") {
+	u := (*notNow)(nil)
+	if err := r.take(first); !errors.As(err, &u) || !strings.Contains(u.why, "1 Diagnoses are not created yet") {
 		t.Fatal(err)
 	}
 	// The second time too: the engine's decision is not enough.
@@ -164,8 +163,8 @@ func TestTheQueueIsBounded(t *testing.T) {
 	for i := range list {
 		list[i] = alert(time.Now(), "i", strconv.Itoa(i))
 	}
-	u := (*alerts.Unavailable)(nil)
-	if err := r.take(list...); !errors.As(err, &u) || !strings.Contains(u.Why, "1024 Diagnoses are waiting") {
+	u := (*notNow)(nil)
+	if err := r.take(list...); !errors.As(err, &u) || !strings.Contains(u.why, "1024 Diagnoses are waiting") {
 		t.Fatal(err)
 	}
 	if n := r.queue.length(); n != maxQueue {

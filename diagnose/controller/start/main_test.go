@@ -29,6 +29,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/leakcheck"
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
@@ -36,7 +37,11 @@ var cluster = kubetest.Shared{Own: true} // the controller handles all Triggers
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
-	os.Exit(cluster.Run(m))
+	os.Exit(leakcheck.Run(func() int {
+		code := cluster.Run(m)
+		http.DefaultClient.CloseIdleConnections()
+		return code
+	}))
 }
 
 var errCut = errors.New("the network is cut")

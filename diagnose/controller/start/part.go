@@ -1,28 +1,30 @@
 package start
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 )
 
-// Part creates Diagnoses. It is an [alerts.Taker].
+// Part creates Diagnoses. It is a [taker].
 type Part struct {
 	cfg     Config
 	cache   cache.Cache
@@ -32,7 +34,7 @@ type Part struct {
 	counts  *counts
 	queue   *queue
 	state   *store
-	notLed  atomic.Pointer[alerts.Unavailable] // nil: alerts can be taken
+	notLed  atomic.Pointer[notNow] // nil: alerts can be taken
 
 	mu     sync.Mutex
 	engine *trigger.Engine
@@ -47,28 +49,26 @@ type Part struct {
 	report   struct{ dropped, pods, problems rate.Sometimes }
 }
 
-// Add adds the part to a manager, which runs it while it leads. The manager's scheme must have the
-// API's kinds. The metrics stay registered until remove is called.
+// Add adds the part to a manager, which runs it while it leads, and the server that receives alerts.
+// The manager's scheme must have the API's kinds. The metrics stay registered until remove is called.
 func Add(m manager.Manager, c Config) (p *Part, remove func(), err error) {
-	p, err = add(m, c)
-	if err != nil {
+	if p, err = newPart(m, c); err != nil {
 		return nil, nil, fmt.Errorf("start: %w", err)
 	}
-	if remove, err = leader.Register(p.cfg.Metrics, p.counts); err != nil {
+	if c.Alerts.Listen != "" {
+		if err := p.receive(m); err != nil {
+			return nil, nil, fmt.Errorf("alerts: %w", err)
+		}
+	}
+	if remove, err = leader.Register(c.Metrics, p.counts); err != nil {
 		return nil, nil, fmt.Errorf("start: %w", err)
 	}
 	return p, remove, nil
 }
 
-func add(m manager.Manager, c Config) (*Part, error) {
+func newPart(m manager.Manager, c Config) (*Part, error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, err
-	}
-	for _, kind := range []string{v1alpha1.KindTrigger, v1alpha1.KindDiagnosis} {
-		gv := v1alpha1.GroupVersion()
-		if kind := (schema.GroupVersionKind{Group: gv.Group, Version: gv.Version, Kind: kind}); !m.GetScheme().Recognizes(kind) {
-			return nil, fmt.Errorf("the manager's scheme does not have the kind %s", kind)
-		}
 	}
 	to := rest.CopyConfig(m.GetConfig())
 	// Use protobuf, because there are many Events.
@@ -89,21 +89,36 @@ func add(m manager.Manager, c Config) (*Part, error) {
 		s.First, s.Interval = 1, 10*time.Second
 	}
 	p.counts, p.state = newCounts(p), newStore(p)
-	p.notLed.Store(&alerts.Unavailable{Why: "this instance of the controller is not the leader", After: time.Second})
+	p.notLed.Store(&notNow{why: "this instance of the controller is not the leader", after: time.Second})
 	return p, m.Add(p)
+}
+
+// receive adds the server that receives alerts. Its client has its own rate limit, so that senders
+// don't wait for other requests.
+func (p *Part) receive(m manager.Manager) error {
+	api, err := kubernetes.NewForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	s, err := newServer(p.cfg.Alerts, p, api, p.cfg.Log)
+	if err != nil {
+		return err
+	}
+	p.counts.MustRegister(s.counts)
+	return m.Add(s)
 }
 
 // Start runs the part until the context ends. The manager calls it when it becomes the leader.
 func (p *Part) Start(ctx context.Context) error {
 	if p.cfg.Installed != nil {
-		p.notLed.Store(&alerts.Unavailable{Why: "the CRDs of diagnoses are not installed", After: 10 * time.Second})
+		p.notLed.Store(&notNow{why: "the CRDs of diagnoses are not installed", after: 10 * time.Second})
 		select {
 		case <-p.cfg.Installed:
 		case <-ctx.Done():
 			return nil
 		}
 	}
-	p.notLed.Store(&alerts.Unavailable{Why: "the controller is starting", After: time.Second})
+	p.notLed.Store(&notNow{why: "the controller is starting", after: time.Second})
 	triggers, ok := p.watchTriggers(ctx)
 	if !ok {
 		return nil // the context ended before there were any
@@ -135,14 +150,14 @@ func (p *Part) Start(ctx context.Context) error {
 		}
 		break
 	}
-	p.notLed.Store(&alerts.Unavailable{Why: "the controller is shutting down", After: time.Second})
+	p.notLed.Store(&notNow{why: "the controller is shutting down", after: time.Second})
 	p.queue.close()
 	watch.stop()
 	parts.Wait()
 	return nil
 }
 
-// Ready implements [alerts.Taker].
+// Ready implements [taker].
 func (p *Part) Ready() error {
 	if u := p.notLed.Load(); u != nil {
 		return u
@@ -164,4 +179,62 @@ func (p *Part) look(f func(*trigger.Engine)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f(p.engine)
+}
+
+const (
+	// StateName is the name of the ConfigMap with the engine's state.
+	StateName = "kernosis-trigger-state"
+
+	// maxQueue bounds the Diagnoses waiting to be created, maxEvents the Events waiting to be
+	// handled.
+	maxQueue  = 1024
+	maxEvents = 1024
+	// makers and eventWorkers are how many requests of each kind run in parallel.
+	makers, eventWorkers = 4, 4
+	// A Diagnosis that can't be created is retried after firstRetry, then with doubled pauses up to
+	// lastRetry, and dropped after giveUpAfter: an alert may be over by then.
+	firstRetry, lastRetry = 200 * time.Millisecond, 30 * time.Second
+	giveUpAfter           = time.Hour
+
+	makeWithin = 10 * time.Second
+	podWithin  = 2 * time.Second // an alert's sender waits
+	// podTries is how often the pod of an Event is looked up, because an Event is not sent again.
+	podTries = 4
+
+	defaultSaveEvery = 5 * time.Second
+	// longestNap bounds how long cron sleeps, because the clock may be set.
+	longestNap = time.Minute
+)
+
+// Config configures the part. Namespace is required.
+type Config struct {
+	Namespace string // the system namespace
+	Alerts    AlertsConfig
+	// Installed is closed once the API server serves the kinds of diagnoses; nil: it already does.
+	Installed <-chan struct{}
+	// SaveEvery is the shortest interval between saves of the state; 0: 5 s.
+	SaveEvery time.Duration
+	// Now is the clock. Its location is the time zone of schedules that name none; nil: the
+	// system's clock.
+	Now func() time.Time
+
+	Metrics prometheus.Registerer // nil: nowhere
+	Log     *slog.Logger          // nil: no log
+}
+
+func (c *Config) setDefaults() error {
+	if c.Namespace == "" {
+		return errors.New("no namespace")
+	}
+	c.SaveEvery = cmp.Or(c.SaveEvery, defaultSaveEvery)
+	if c.SaveEvery < 0 {
+		return errors.New("save every: is negative")
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return nil
 }

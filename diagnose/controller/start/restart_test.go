@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
@@ -105,8 +104,8 @@ func TestAnotherComesToLead(t *testing.T) {
 	first.inForce(1)
 	second := b.controlIn(elected("second"), nil)
 	a := alert(time.Now(), "node", node)
-	u := (*alerts.Unavailable)(nil)
-	if err := second.take(a); !errors.As(err, &u) || !strings.Contains(u.Why, "is not the leader") {
+	u := (*notNow)(nil)
+	if err := second.take(a); !errors.As(err, &u) || !strings.Contains(u.why, "is not the leader") {
 		t.Fatal(err)
 	}
 	if err := first.take(a); err != nil {

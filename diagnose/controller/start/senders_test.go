@@ -20,7 +20,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -69,28 +68,28 @@ func (b *bench) grant(account string, roles []rbacv1.ClusterRole) {
 
 // door is a server that receives alerts.
 type door struct {
-	*alerts.Server
+	*server
 	dir      string // has ca.crt, and the token of an authorized sender
 	registry *prometheus.Registry
 }
 
-// gate passes alerts to the Taker; while it is shut, it reports that this instance does not lead.
+// gate passes alerts on; while it is shut, it reports that this instance does not lead.
 type gate struct {
-	alerts.Taker
+	taker
 	shut chan struct{}
 }
 
 func (g *gate) Ready() error {
 	select {
 	case <-g.shut:
-		return g.Taker.Ready()
+		return g.taker.Ready()
 	default:
-		return &alerts.Unavailable{Why: "does not lead", After: time.Second}
+		return &notNow{why: "does not lead", after: time.Second}
 	}
 }
 
 // open starts a server of alerts for a part.
-func (b *bench) open(r *running, taker alerts.Taker) *door {
+func (b *bench) open(r *running, to taker) *door {
 	b.t.Helper()
 	b.server.ServiceAccount(b.t, b.namespace, "alertmanager")
 	b.grant("alertmanager", kubetest.Roles(b.t, "../../../docs/triggers.md"))
@@ -102,7 +101,7 @@ func (b *bench) open(r *running, taker alerts.Taker) *door {
 		}
 		return path
 	}
-	write("token", b.server.Token(b.t, kubetest.TokenFor{Namespace: b.namespace, ServiceAccount: "alertmanager", Audience: alerts.DefaultAudience}))
+	write("token", b.server.Token(b.t, kubetest.TokenFor{Namespace: b.namespace, ServiceAccount: "alertmanager", Audience: DefaultAudience}))
 	// A self-signed certificate for 127.0.0.1.
 	pair := httptest.NewTLSServer(nil)
 	pair.Close()
@@ -112,13 +111,14 @@ func (b *bench) open(r *running, taker alerts.Taker) *door {
 	}
 	cert := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate().Raw}))
 	write("ca.crt", cert)
-	d.Server, err = alerts.New(alerts.Config{
-		Listen: "127.0.0.1:0", Taker: taker, API: r.api, Metrics: d.registry, Log: slog.New(slog.NewTextHandler(r.log, nil)),
+	d.server, err = newServer(AlertsConfig{
+		Listen:   "127.0.0.1:0",
 		CertFile: write("tls.crt", cert), KeyFile: write("tls.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))),
-	})
+	}, to, r.api, slog.New(slog.NewTextHandler(r.log, nil)))
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	d.registry.MustRegister(d.counts)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Start(ctx) }()
@@ -186,7 +186,7 @@ func TestAlertmanager(t *testing.T) {
 	b.trigger("disk", onNode)
 	r := b.control(nil)
 	r.inForce(1)
-	g := &gate{Taker: r.Part, shut: make(chan struct{})}
+	g := &gate{taker: r.Part, shut: make(chan struct{})}
 	d := b.open(r, g)
 	config := filepath.Join(d.dir, "alertmanager.yml")
 	text := strings.Replace(d.documented(t, "route:"), "  receiver: kernosis", "  receiver: kernosis\n  group_wait: 10ms\n  group_interval: 1s\n  repeat_interval: 1s", 1)
@@ -273,7 +273,7 @@ func TestTheDocumentedRightsSuffice(t *testing.T) {
 	r := b.controlBy(b.server.WithToken(token))
 	d := b.open(r, r.Part)
 	b.event(pod, "FailedMount", node)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+d.Address()+alerts.PathV2, strings.NewReader(fmt.Sprintf(`[{"labels":{"alertname":"A","node":%q}}]`, node)))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+d.Address()+PathV2, strings.NewReader(fmt.Sprintf(`[{"labels":{"alertname":"A","node":%q}}]`, node)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,15 +1,22 @@
 package start
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/json"
+	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
@@ -235,4 +242,119 @@ func (s *store) write(ctx context.Context, data []byte, seen string) error {
 			return nil
 		}
 	}
+}
+
+const (
+	// maxState is the largest compressed state in bytes: a ConfigMap may have 1 MiB.
+	maxState = 900 << 10
+	// maxUnread is the largest unreadable state in bytes that is kept. It leaves room for the next
+	// state.
+	maxUnread = maxState / 2
+	// maxStateText is the largest uncompressed state in bytes.
+	maxStateText = 16 << 20
+)
+
+// encodeState encodes a state in at most limit bytes. It drops the oldest entries until they fit,
+// and returns how many it dropped.
+func encodeState(s *trigger.State, limit int) (data []byte, forgotten int, err error) {
+	for {
+		var text int
+		data, text, err = compress(s)
+		if err != nil || len(data) <= limit && text <= maxStateText {
+			return data, forgotten, err
+		}
+		before := forgotten
+		n := (len(s.Streams) + 1) / 2
+		s.Streams, forgotten = s.Streams[n:], forgotten+n
+		n = (len(s.Subjects) + 1) / 2
+		s.Subjects, forgotten = s.Subjects[n:], forgotten+n
+		if forgotten > before {
+			continue
+		}
+		for i := range s.Triggers {
+			t := &s.Triggers[i]
+			n := (len(t.Started) + 1) / 2
+			t.Started, forgotten = t.Started[n:], forgotten+n
+		}
+		if forgotten == before {
+			return nil, forgotten, fmt.Errorf("trigger state: %d bytes for the names of %d triggers, at most %d", len(data), len(s.Triggers), limit)
+		}
+	}
+}
+
+// compress returns the compressed state, and the length of its text.
+func compress(s *trigger.State) (data []byte, length int, err error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, 0, fmt.Errorf("trigger state: %w", err)
+	}
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(text); err != nil {
+		return nil, 0, fmt.Errorf("trigger state: %w", err)
+	}
+	if err := w.Close(); err != nil {
+		return nil, 0, fmt.Errorf("trigger state: %w", err)
+	}
+	return b.Bytes(), len(text), nil
+}
+
+// decodeState decodes the result of encodeState.
+func decodeState(data []byte) (*trigger.State, error) {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("trigger state: %w", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(r, maxStateText+1))
+	if err != nil {
+		return nil, fmt.Errorf("trigger state: %w", err)
+	}
+	if len(text) > maxStateText {
+		return nil, fmt.Errorf("trigger state: more than %d bytes", maxStateText)
+	}
+	return trigger.ParseState(text)
+}
+
+// writeScheduled writes to the Triggers' status when their schedules last created a Diagnosis. A
+// failed write is retried with the next change; the saved state has the time too.
+func (s *store) writeScheduled(ctx context.Context, ran map[string]time.Time) {
+	for name, at := range ran {
+		at = at.Truncate(time.Second).UTC()
+		if s.scheduled[name].Equal(at) {
+			continue
+		}
+		t := &v1alpha1.Trigger{}
+		if err := s.part.cache.Get(ctx, client.ObjectKey{Name: name}, t); err != nil {
+			continue // it is gone
+		}
+		if last := t.Status.LastScheduleTime; last == nil || last.Time.Before(at) {
+			err := s.patchScheduled(ctx, t, at)
+			if ctx.Err() != nil {
+				return // the controller is ending; the state has the time
+			}
+			if err != nil {
+				s.part.counts.scheduleFailed.Inc()
+				s.log.Error("can't write the latest time of a schedule to its trigger", "trigger", name, "error", err)
+				continue
+			}
+		}
+		s.scheduled[name] = at
+	}
+}
+
+// patchScheduled writes only this field: another part owns the conditions. A Trigger that was
+// recreated meanwhile has another UID, and is left alone.
+func (s *store) patchScheduled(ctx context.Context, t *v1alpha1.Trigger, at time.Time) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": t.UID},
+		"status":   map[string]any{"lastScheduleTime": metav1.NewTime(at)},
+	})
+	if err != nil {
+		return err
+	}
+	err = s.part.objects.Status().Patch(ctx, &v1alpha1.Trigger{ObjectMeta: metav1.ObjectMeta{Name: t.Name}}, client.RawPatch(types.MergePatchType, patch))
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
 }

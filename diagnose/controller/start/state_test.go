@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
@@ -72,7 +71,7 @@ func TestKindsThatAreInstalledLater(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Error(err)
 	}
-	if u, ok := r.Ready().(*alerts.Unavailable); !ok || u.Why != "the controller is shutting down" { //nolint:errorlint // returned by the method itself
+	if u, ok := r.Ready().(*notNow); !ok || u.why != "the controller is shutting down" { //nolint:errorlint // returned by the method itself
 		t.Error(u)
 	}
 }

@@ -1,11 +1,14 @@
-package alerts
+package start
 
 import (
-	"crypto/x509"
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/reporter/web"
@@ -19,7 +22,7 @@ const (
 )
 
 // authenticate returns who has sent a request, or the answer that rejects it.
-func (s *Server) authenticate(r *http.Request, path string) (who string, refused *answer) {
+func (s *server) authenticate(r *http.Request, path string) (who string, refused *answer) {
 	names := certificateNames(r)
 	for _, n := range names {
 		if slices.Contains(s.cfg.ClientNames, n) {
@@ -43,7 +46,7 @@ func (s *Server) authenticate(r *http.Request, path string) (who string, refused
 	return "", unauthorized(why)
 }
 
-func (s *Server) byToken(r *http.Request, token, path string) (who string, refused *answer) {
+func (s *server) byToken(r *http.Request, token, path string) (who string, refused *answer) {
 	v, after := s.tokens.Verdict(r.Context(), token, path, web.Address(r))
 	s.counts.authenticated(byToken, v.Outcome)
 	switch v.Outcome {
@@ -62,9 +65,9 @@ func (s *Server) byToken(r *http.Request, token, path string) (who string, refus
 }
 
 // unknown logs a rejected sender.
-func (s *Server) unknown(r *http.Request, path, why string) {
+func (s *server) unknown(r *http.Request, path, why string) {
 	s.report.unknown.Do(func() {
-		s.cfg.Log.Warn("alerts: sender rejected", "address", web.Address(r), "path", path, "reason", why)
+		s.log.Warn("alerts: sender rejected", "address", web.Address(r), "path", path, "reason", why)
 	})
 }
 
@@ -79,10 +82,7 @@ func certificateNames(r *http.Request) []string {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.PeerCertificates) == 0 {
 		return nil
 	}
-	return namesOf(r.TLS.PeerCertificates[0])
-}
-
-func namesOf(c *x509.Certificate) []string {
+	c := r.TLS.PeerCertificates[0]
 	var names []string
 	if c.Subject.CommonName != "" {
 		names = append(names, c.Subject.CommonName)
@@ -92,4 +92,50 @@ func namesOf(c *x509.Certificate) []string {
 		names = append(names, u.String())
 	}
 	return names
+}
+
+// Limits of what senders may use of this process.
+const (
+	// maxRequests is how many requests may run at once. Each holds a body of up to 4 MiB, and
+	// several times that while it is decoded.
+	maxRequests = 8
+	// A sender has few groups of alerts. Prometheus sends 64 alerts per request, so 4096 alerts
+	// make 64 requests.
+	requestRate, requestBurst = 20, 100
+	// reviewRate is how many tokens per second the API server is asked about at most.
+	reviewRate = 50
+	// allowedFor is how long a positive review of a token is cached.
+	allowedFor = time.Minute
+	// maxSenders is how many senders are remembered; the least recently seen are evicted.
+	maxSenders = 256
+
+	// turnWithin is how long a request may wait for its turn.
+	turnWithin = 2 * time.Second
+	// takeWithin is how long a decoded request may take: Prometheus waits 10 s for all of it.
+	takeWithin = 7 * time.Second
+
+	headerWithin, readWithin, writeWithin, idleWithin = 5 * time.Second, 20 * time.Second, 60 * time.Second, 2 * time.Minute
+
+	maxHeader = 64 << 10
+)
+
+// turn waits for a limiter, but not longer than turnWithin. It returns 0 if the request may
+// continue, or else after what time to retry.
+func turn(ctx context.Context, l *rate.Limiter) time.Duration {
+	r := l.Reserve()
+	d := r.Delay()
+	if d > turnWithin {
+		r.Cancel()
+		return d
+	}
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return d
+		}
+	}
+	return 0
 }

@@ -1,4 +1,4 @@
-package alerts
+package start
 
 import (
 	"context"
@@ -26,23 +26,12 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
 	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
-var cluster kubetest.Shared
-
-func TestMain(m *testing.M) {
-	os.Exit(leakcheck.Run(func() int {
-		code := cluster.Run(m)
-		http.DefaultClient.CloseIdleConnections()
-		return code
-	}))
-}
-
-// taker records the alerts that it receives.
-type taker struct {
+// fakeTaker records the alerts that it receives.
+type fakeTaker struct {
 	mu     sync.Mutex
 	got    []*trigger.Alert
 	ready  error
@@ -51,7 +40,7 @@ type taker struct {
 	inside atomic.Int32
 }
 
-func (t *taker) Take(ctx context.Context, list []*trigger.Alert) error {
+func (t *fakeTaker) Take(ctx context.Context, list []*trigger.Alert) error {
 	t.inside.Add(1)
 	defer t.inside.Add(-1)
 	if t.hold != nil {
@@ -69,13 +58,13 @@ func (t *taker) Take(ctx context.Context, list []*trigger.Alert) error {
 	return t.err
 }
 
-func (t *taker) Ready() error {
+func (t *fakeTaker) Ready() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ready
 }
 
-func (t *taker) count() int {
+func (t *fakeTaker) count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.got)
@@ -125,9 +114,9 @@ func write(t testing.TB, path string, text []byte) string {
 
 // stand is a listening server with senders.
 type stand struct {
-	*Server
+	*server
 	t        testing.TB
-	taker    *taker
+	taker    *fakeTaker
 	ca       *authority
 	clients  *authority
 	dir      string
@@ -142,14 +131,10 @@ type asked struct {
 	fail           atomic.Bool
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func newStand(t testing.TB, change func(*Server)) *stand {
+func newStand(t testing.TB, change func(*server)) *stand {
 	t.Helper()
 	s := &stand{
-		t: t, taker: &taker{}, ca: newAuthority(t, "servers"), clients: newAuthority(t, "clients"), dir: t.TempDir(),
+		t: t, taker: &fakeTaker{}, ca: newAuthority(t, "servers"), clients: newAuthority(t, "clients"), dir: t.TempDir(),
 		registry: prometheus.NewPedanticRegistry(), asked: &asked{}, log: &logbuffer.Buffer{},
 	}
 	to := cluster.Server(t).Admin()
@@ -172,17 +157,17 @@ func newStand(t testing.TB, change func(*Server)) *stand {
 		t.Fatal(err)
 	}
 	cert, key := s.ca.issue("kernosis-alerts", 2, x509.ExtKeyUsageServerAuth)
-	s.Server, err = New(Config{
-		Listen: "127.0.0.1:0", Taker: s.taker, API: api,
+	s.server, err = newServer(AlertsConfig{
+		Listen:   "127.0.0.1:0",
 		CertFile: write(t, filepath.Join(s.dir, "tls.crt"), cert), KeyFile: write(t, filepath.Join(s.dir, "tls.key"), key),
 		ClientCAFile: write(t, filepath.Join(s.dir, "ca.crt"), s.clients.PEM), ClientNames: []string{"alertmanager"},
-		Metrics: s.registry, Log: slog.New(slog.NewTextHandler(s.log, nil)),
-	})
+	}, s.taker, api, slog.New(slog.NewTextHandler(s.log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.registry.MustRegister(s.counts)
 	if change != nil {
-		change(s.Server)
+		change(s.server)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -192,14 +177,10 @@ func newStand(t testing.TB, change func(*Server)) *stand {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		s.Close()
 	})
 	await.Until(t, "it listens", deadline, func() bool { return s.Address() != "" })
 	return s
 }
-
-// deadline is for what takes milliseconds on an idle machine.
-const deadline = 30 * time.Second
 
 // client returns a client with a certificate, or without one if cert is nil.
 func (s *stand) client(cert *tls.Certificate) *http.Client {

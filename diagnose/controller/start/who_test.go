@@ -1,4 +1,4 @@
-package alerts
+package start
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ import (
 // documentedRole returns the role for senders in the documentation.
 func documentedRole(t testing.TB) *rbacv1.ClusterRole {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/triggers.md")
+	page, err := os.ReadFile("../../../docs/triggers.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestAFloodOfUnknownTokens(t *testing.T) {
 	if codes[429] == 0 || codes[429]+codes[401] != 200 {
 		t.Errorf("%v", codes)
 	}
-	asks := s.cfg.tokens()
+	asks := web.TokensConfig{Rate: reviewRate}
 	each, burst := asks.AddressRate()
 	most := int32(burst) + int32(each)*int32(time.Since(began)/time.Second+1)
 	if n := s.asked.tokens.Load() - reviewed; n > most || int(n) != codes[401] {

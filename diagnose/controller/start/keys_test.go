@@ -1,4 +1,4 @@
-package alerts
+package start
 
 import (
 	"crypto/x509"
@@ -68,23 +68,23 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
-	ok := Config{Listen: ":20260", CertFile: "c", KeyFile: "k"}
+	ok := AlertsConfig{Listen: ":20260", CertFile: "c", KeyFile: "k"}
 	for name, c := range map[string]struct {
-		change  func(*Config)
+		change  func(*AlertsConfig)
 		mistake string
 	}{
-		"good":             {func(*Config) {}, ""},
-		"plain":            {func(c *Config) { *c = Config{Listen: "127.0.0.1:1", Plain: true} }, ""},
-		"plain IPv6":       {func(c *Config) { *c = Config{Listen: "[::1]:1", Plain: true} }, ""},
-		"plain everywhere": {func(c *Config) { *c = Config{Listen: ":1", Plain: true} }, "alerts-plain-http: alerts-listen :1: want a loopback address"},
-		"plain elsewhere":  {func(c *Config) { *c = Config{Listen: "10.0.0.1:1", Plain: true} }, "want a loopback address"},
-		"plain and TLS":    {func(c *Config) { c.Plain, c.Listen = true, "127.0.0.1:1" }, "can't be combined with alerts-cert-file"},
-		"no certificate":   {func(c *Config) { c.CertFile, c.KeyFile = "", "" }, "requires alerts-cert-file and alerts-key-file"},
-		"no key":           {func(c *Config) { c.KeyFile = "" }, "set both alerts-cert-file and alerts-key-file, or neither"},
-		"no port":          {func(c *Config) { c.Listen = "127.0.0.1" }, "alerts-listen: "},
-		"no names":         {func(c *Config) { c.ClientCAFile = "ca" }, "set both alerts-client-ca-file and alerts-client-names, or neither"},
-		"no authority":     {func(c *Config) { c.ClientNames = []string{"a"} }, "or neither"},
-		"empty name":       {func(c *Config) { c.ClientCAFile, c.ClientNames = "ca", []string{"a", " "} }, "alerts-client-names: a name is empty"},
+		"good":             {func(*AlertsConfig) {}, ""},
+		"plain":            {func(c *AlertsConfig) { *c = AlertsConfig{Listen: "127.0.0.1:1", Plain: true} }, ""},
+		"plain IPv6":       {func(c *AlertsConfig) { *c = AlertsConfig{Listen: "[::1]:1", Plain: true} }, ""},
+		"plain everywhere": {func(c *AlertsConfig) { *c = AlertsConfig{Listen: ":1", Plain: true} }, "alerts-plain-http: alerts-listen :1: want a loopback address"},
+		"plain elsewhere":  {func(c *AlertsConfig) { *c = AlertsConfig{Listen: "10.0.0.1:1", Plain: true} }, "want a loopback address"},
+		"plain and TLS":    {func(c *AlertsConfig) { c.Plain, c.Listen = true, "127.0.0.1:1" }, "can't be combined with alerts-cert-file"},
+		"no certificate":   {func(c *AlertsConfig) { c.CertFile, c.KeyFile = "", "" }, "requires alerts-cert-file and alerts-key-file"},
+		"no key":           {func(c *AlertsConfig) { c.KeyFile = "" }, "set both alerts-cert-file and alerts-key-file, or neither"},
+		"no port":          {func(c *AlertsConfig) { c.Listen = "127.0.0.1" }, "alerts-listen: "},
+		"no names":         {func(c *AlertsConfig) { c.ClientCAFile = "ca" }, "set both alerts-client-ca-file and alerts-client-names, or neither"},
+		"no authority":     {func(c *AlertsConfig) { c.ClientNames = []string{"a"} }, "or neither"},
+		"empty name":       {func(c *AlertsConfig) { c.ClientCAFile, c.ClientNames = "ca", []string{"a", " "} }, "alerts-client-names: a name is empty"},
 	} {
 		cfg := ok
 		c.change(&cfg)
@@ -93,8 +93,8 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	cfg := ok
-	cfg.Taker, cfg.API, cfg.CertFile, cfg.KeyFile = &taker{}, fake.NewClientset(), filepath.Join(t.TempDir(), "none"), "none"
-	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "alerts: open ") {
+	cfg.CertFile, cfg.KeyFile = filepath.Join(t.TempDir(), "none"), "none"
+	if _, err := newServer(cfg, &fakeTaker{}, fake.NewClientset(), nil); err == nil || !strings.Contains(err.Error(), "open ") {
 		t.Error(err)
 	}
 }

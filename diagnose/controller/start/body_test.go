@@ -1,4 +1,4 @@
-package alerts
+package start
 
 import (
 	"bytes"
@@ -107,7 +107,7 @@ func (t *trickle) Read(b []byte) (int, error) {
 }
 
 func TestASlowBodyEnds(t *testing.T) {
-	s := newStand(t, func(s *Server) { s.body = 500 * time.Millisecond })
+	s := newStand(t, func(s *server) { s.body = 500 * time.Millisecond })
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	began := time.Now()
@@ -127,7 +127,7 @@ func TestASlowBodyEnds(t *testing.T) {
 func TestWhatCannotBeTakenNow(t *testing.T) {
 	s := newStand(t, nil)
 	c := s.known()
-	s.taker.ready = &Unavailable{Why: "does not lead", After: 1500 * time.Millisecond}
+	s.taker.ready = &notNow{why: "does not lead", after: 1500 * time.Millisecond}
 	if r := s.post(c, PathV2, alertsJSON(1)); r.code != 503 || r.header.Get("Retry-After") != "2" || !r.close || r.Error != "does not lead" {
 		t.Errorf("%+v", r)
 	}
@@ -182,7 +182,7 @@ func TestRequestsAtOnce(t *testing.T) {
 // A sender that sends too much is throttled, on all its connections, and others are not.
 func TestOneSenderAmongSeveral(t *testing.T) {
 	const burst = 5
-	s := newStand(t, func(s *Server) {
+	s := newStand(t, func(s *server) {
 		s.cfg.ClientNames = append(s.cfg.ClientNames, "another")
 		var err error
 		if s.senders, err = web.NewLimiters(maxSenders, 0.001, burst); err != nil {

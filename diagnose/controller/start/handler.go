@@ -1,35 +1,36 @@
-package alerts
+package start
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/web"
 )
 
-// Handler returns the HTTP handler of all paths. Without TLS nobody can authenticate by
+// handler returns the HTTP handler of all paths. Without TLS nobody can authenticate by
 // certificate.
-func (s *Server) Handler() http.Handler {
+func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	for path, decode := range map[string]func([]byte) (*trigger.Alerts, error){
 		PathWebhook: trigger.DecodeWebhook, PathV1: trigger.DecodeAlerts, PathV2: trigger.DecodeAlerts,
 	} {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
-			s.respond(w, s.receive(w, r, path, decode))
+			a := s.receive(w, r, path, decode)
+			s.counts.requests.WithLabelValues(strconv.Itoa(a.code)).Inc()
+			s.write(w, a)
 		})
 	}
 	mux.HandleFunc("GET "+PathReady, func(w http.ResponseWriter, _ *http.Request) {
-		a := s.ready()
-		if a == nil {
-			a = &answer{code: http.StatusOK}
-		}
-		s.write(w, a) // not counted: it is not a sender
+		s.write(w, cmp.Or(s.ready(), &answer{code: http.StatusOK})) // not counted: it is not a sender
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Only authenticated senders may keep connections alive, because their number is limited.
@@ -38,36 +39,30 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-func (s *Server) respond(w http.ResponseWriter, a *answer) {
-	s.counts.answered(a.code)
-	s.write(w, a)
-}
-
-func (s *Server) write(w http.ResponseWriter, a *answer) {
+func (s *server) write(w http.ResponseWriter, a *answer) {
 	if err := a.write(w); err != nil {
-		s.cfg.Log.Debug("alerts: answer not sent", "error", err)
+		s.log.Debug("alerts: answer not sent", "error", err)
 	}
 }
 
 // ready returns nil if alerts are accepted.
-func (s *Server) ready() *answer {
-	err := s.cfg.Taker.Ready()
-	if err == nil {
-		return nil
+func (s *server) ready() *answer {
+	if err := s.taker.Ready(); err != nil {
+		return unavailable(err) // a retry may reach another process
 	}
-	return unavailable(err) // a retry may reach another process
+	return nil
 }
 
-// unavailable returns the answer for an error of the Taker.
+// unavailable returns the answer for an error of the taker.
 func unavailable(err error) *answer {
-	if u := (*Unavailable)(nil); errors.As(err, &u) {
-		return later(http.StatusServiceUnavailable, u.Why, u.After)
+	if u, ok := errors.AsType[*notNow](err); ok {
+		return later(http.StatusServiceUnavailable, u.why, u.after)
 	}
 	return later(http.StatusServiceUnavailable, err.Error(), time.Second)
 }
 
 // receive handles one request.
-func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string, decode func([]byte) (*trigger.Alerts, error)) *answer {
+func (s *server) receive(w http.ResponseWriter, r *http.Request, path string, decode func([]byte) (*trigger.Alerts, error)) *answer {
 	if a := s.ready(); a != nil {
 		return a
 	}
@@ -95,7 +90,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string, de
 	got, err := decode(data)
 	if err != nil {
 		s.report.malformed.Do(func() {
-			s.cfg.Log.Warn("alerts: request refused", "sender", who, "path", path, "error", err)
+			s.log.Warn("alerts: request refused", "sender", who, "path", path, "error", err)
 		})
 		return refuse(http.StatusBadRequest, err.Error())
 	}
@@ -103,7 +98,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string, de
 }
 
 // slot waits for a slot for a request with a body.
-func (s *Server) slot(ctx context.Context) (free func(), err error) {
+func (s *server) slot(ctx context.Context) (free func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, turnWithin)
 	defer cancel()
 	if err := s.slots.Acquire(ctx, 1); err != nil {
@@ -146,8 +141,8 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, *answer) {
 	return data, nil
 }
 
-// take passes alerts to the Taker.
-func (s *Server) take(ctx context.Context, who, path string, got *trigger.Alerts) *answer {
+// take passes alerts to the taker.
+func (s *server) take(ctx context.Context, who, path string, got *trigger.Alerts) *answer {
 	a := &answer{code: http.StatusOK, body: body{Received: len(got.Alerts), Omitted: got.Omitted}}
 	for _, err := range got.Refused {
 		a.Refused = append(a.Refused, err.Error())
@@ -155,7 +150,7 @@ func (s *Server) take(ctx context.Context, who, path string, got *trigger.Alerts
 	if len(got.Alerts) > 0 {
 		ctx, cancel := context.WithTimeout(ctx, takeWithin)
 		defer cancel()
-		if err := s.cfg.Taker.Take(ctx, got.Alerts); err != nil {
+		if err := s.taker.Take(ctx, got.Alerts); err != nil {
 			return unavailable(err)
 		}
 	}
@@ -164,8 +159,12 @@ func (s *Server) take(ctx context.Context, who, path string, got *trigger.Alerts
 	s.counts.invalid.Add(float64(got.RefusedCount))
 	s.counts.omitted.Add(float64(got.Omitted))
 	if got.RefusedCount > 0 || got.Omitted > 0 {
+		first := ""
+		if len(a.Refused) > 0 {
+			first = a.Refused[0]
+		}
 		s.report.partial.Do(func() {
-			s.cfg.Log.Warn("alerts: some were left out", "sender", who, "path", path, "refused", got.RefusedCount, "first", first(a.Refused), "omitted_by_sender", got.Omitted)
+			s.log.Warn("alerts: some were left out", "sender", who, "path", path, "refused", got.RefusedCount, "first", first, "omitted_by_sender", got.Omitted)
 		})
 	}
 	if len(got.Alerts) == 0 && got.RefusedCount > 0 {
@@ -174,9 +173,50 @@ func (s *Server) take(ctx context.Context, who, path string, got *trigger.Alerts
 	return a
 }
 
-func first(texts []string) string {
-	if len(texts) == 0 {
-		return ""
+// answer is the response to a sender.
+type answer struct {
+	code    int
+	after   time.Duration // Retry-After
+	headers map[string]string
+	// close ends the connection.
+	close bool
+	body
+}
+
+// body is the response's JSON body.
+type body struct {
+	// Error is why nothing was accepted.
+	Error string `json:"error,omitempty"`
+	// Received is how many alerts were accepted.
+	Received int `json:"received"`
+	// Refused has the rejected alerts, each with position and reason. If there are many, it has the
+	// first ones.
+	Refused []string `json:"refused,omitempty"`
+	// Omitted is how many alerts Alertmanager itself has truncated.
+	Omitted int `json:"omitted,omitempty"`
+}
+
+func refuse(code int, why string) *answer { return &answer{code: code, body: body{Error: why}} }
+
+func later(code int, why string, after time.Duration) *answer {
+	a := refuse(code, why)
+	a.after = max(after, time.Second)
+	return a
+}
+
+func (a *answer) write(w http.ResponseWriter) error {
+	h := w.Header()
+	for n, v := range a.headers {
+		h.Set(n, v)
 	}
-	return texts[0]
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	if a.after > 0 {
+		h.Set("Retry-After", strconv.Itoa(int((a.after+time.Second-1)/time.Second)))
+	}
+	if a.close {
+		h.Set("Connection", "close")
+	}
+	w.WriteHeader(a.code)
+	return json.NewEncoder(w).Encode(a.body)
 }
