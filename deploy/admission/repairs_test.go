@@ -7,12 +7,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/diagnose/controller/action"
+	"github.com/kernosis/kernosis/diagnose/controller/repair"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
@@ -21,7 +20,7 @@ import (
 // repairs performs repairs with the controller's token.
 type repairs struct {
 	*testing.T
-	actions *action.Actions
+	actions *repair.Actions
 	node    string
 }
 
@@ -31,11 +30,7 @@ func newRepairs(t *testing.T, server *kubetest.Server, node string) *repairs {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := labels.Parse(action.OwnPods)
-	if err != nil {
-		t.Fatal(err)
-	}
-	actions, err := action.New(action.Config{Client: api, Namespace: system, Own: []labels.Selector{own}})
+	actions, err := repair.NewActions(api, repair.Config{Namespace: system})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,12 +49,12 @@ func (r *repairs) try(builtin string, given map[string]string) (refusal string) 
 	if err != nil {
 		r.Fatal(err)
 	}
-	c := &action.Call{Builtin: builtin, Values: values, Began: time.Now(), Diagnosis: &v1alpha1.Diagnosis{
+	c := &repair.Call{Builtin: builtin, Values: values, Began: time.Now(), Diagnosis: &v1alpha1.Diagnosis{
 		ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "d", UID: types.UID(builtin), CreationTimestamp: metav1.NewTime(time.Now().Add(2 * time.Second))},
 		Spec:       v1alpha1.DiagnosisSpec{NodeName: r.node},
 	}}
 	err = r.actions.Check(r.Context(), c)
-	if refused, ok := errors.AsType[*action.Refused](err); ok {
+	if refused, ok := errors.AsType[*repair.Refused](err); ok {
 		return refused.Why
 	}
 	if err != nil {

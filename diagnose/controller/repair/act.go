@@ -13,7 +13,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/diagnose/controller/action"
 )
 
 // goOn continues a repair whose outcome is recorded as Running: one that takes several passes, or
@@ -43,7 +42,7 @@ func (l *look) goOn(ctx context.Context, id int) error {
 	}
 	u, err := l.due(ctx, l.d, id)
 	if wrong, ok := errors.AsType[*unplanned](err); ok {
-		return l.end(ctx, &due{id: id, operation: "repair"}, action.Progress{State: v1alpha1.ResultUnknown, Message: "it was under way, but its plan can no longer be determined: " + wrong.Error()})
+		return l.end(ctx, &due{id: id, operation: "repair"}, Progress{State: v1alpha1.ResultUnknown, Message: "it was under way, but its plan can no longer be determined: " + wrong.Error()})
 	}
 	if err != nil {
 		return err
@@ -54,11 +53,11 @@ func (l *look) goOn(ctx context.Context, id int) error {
 	}
 	switch {
 	case !held:
-		return l.end(ctx, u, action.Progress{State: v1alpha1.ResultUnknown, Message: "not continued: no RemediationPolicy holds a slot for it; " + rem.Outcome.Message, Values: rem.Outcome.Values})
+		return l.end(ctx, u, Progress{State: v1alpha1.ResultUnknown, Message: "not continued: no RemediationPolicy holds a slot for it; " + rem.Outcome.Message, Values: rem.Outcome.Values})
 	case u.builtin == nil || u.invalid != nil || u.digest != rem.PlanDigest:
-		return l.end(ctx, u, action.Progress{State: v1alpha1.ResultUnknown, Message: "it was under way, but the Operation or its parameters have changed since it was allowed"})
+		return l.end(ctx, u, Progress{State: v1alpha1.ResultUnknown, Message: "it was under way, but the Operation or its parameters have changed since it was allowed"})
 	case l.d.Spec.Cancel && rem.Outcome.Message != "":
-		return l.end(ctx, u, action.Progress{State: v1alpha1.ResultFailed, Message: "cancelled: " + rem.Outcome.Message, Values: rem.Outcome.Values})
+		return l.end(ctx, u, Progress{State: v1alpha1.ResultFailed, Message: "cancelled: " + rem.Outcome.Message, Values: rem.Outcome.Values})
 	}
 	return l.pass(ctx, u, rem.Outcome)
 }
@@ -93,7 +92,7 @@ func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOut
 		if l.config.Now().Before(call.Began.Add(u.values.Duration("timeout") + patience)) {
 			return err // it is retried
 		}
-		p = action.Progress{State: v1alpha1.ResultUnknown, Message: "abandoned; unknown whether it was made: " + err.Error()}
+		p = Progress{State: v1alpha1.ResultUnknown, Message: "abandoned; unknown whether it was made: " + err.Error()}
 	}
 	if p.State != v1alpha1.ResultRunning {
 		return l.end(ctx, u, p)
@@ -115,7 +114,7 @@ func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOut
 
 // act makes the action's part of a pass. It takes at most two thirds of the time that is left: the
 // rest is for recording the outcome.
-func (l *look) act(ctx context.Context, call *action.Call) (action.Progress, error) {
+func (l *look) act(ctx context.Context, call *Call) (Progress, error) {
 	if end, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(end)*2/3)
@@ -148,7 +147,7 @@ func (l *look) still(ctx context.Context, u *due) error {
 }
 
 // end records the outcome of a repair and begins its verification.
-func (l *look) end(ctx context.Context, u *due, p action.Progress) error {
+func (l *look) end(ctx context.Context, u *due, p Progress) error {
 	now := metav1.NewMicroTime(l.config.Now())
 	err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) {
 		o := s.Remediation(u.id).Outcome
@@ -158,7 +157,7 @@ func (l *look) end(ctx context.Context, u *due, p action.Progress) error {
 	if err != nil {
 		return err
 	}
-	l.reportEnd(ctx, u.operation, u.kind.Done, p.State, p.Message)
+	l.reportEnd(ctx, u.operation, u.kind.done, p.State, p.Message)
 	if err := l.verify(ctx); err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/diagnose/controller/action"
 )
 
 // An action that retries until its context ends leaves the pass time to record the outcome.
@@ -24,7 +23,7 @@ func TestAnActionLeavesTimeToRecordItsOutcome(t *testing.T) {
 	api.PrependReactor("patch", "nodes", func(k8stesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewInternalError(errors.New("webhook"))
 	})
-	actions, err := action.New(action.Config{Client: api, Namespace: "system"})
+	actions, err := NewActions(api, Config{Namespace: "system"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +31,7 @@ func TestAnActionLeavesTimeToRecordItsOutcome(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Namespace: "system", UID: "d", CreationTimestamp: metav1.Now()}, Spec: v1alpha1.DiagnosisSpec{NodeName: "n"}}
-	_, err = l.act(ctx, &action.Call{Builtin: "cordon", Diagnosis: d, Began: time.Now()})
+	_, err = l.act(ctx, &Call{Builtin: "cordon", Diagnosis: d, Began: time.Now()})
 	if err == nil || ctx.Err() != nil {
 		t.Errorf("%v, the pass's context: %v", err, ctx.Err())
 	}

@@ -1,13 +1,18 @@
 package repair
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -18,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/diagnose/controller/action"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/policy"
@@ -31,36 +35,30 @@ const (
 	byNode = "repair.spec.nodeName"
 	// byParent is the index of Diagnoses by the UID of their parent.
 	byParent = "repair.parent"
+	// workers is how many Diagnoses are reconciled in parallel. Few repairs run at a time, because
+	// budgets are small.
+	workers = 4
 )
 
 // Add adds the controller to a manager, which runs it while it leads. The manager's scheme must
 // have v1alpha1, and its cache must keep at least the fields of Nodes that package liveness keeps.
 // The metrics stay registered until remove is called.
 func Add(m manager.Manager, c Config) (remove func(), err error) {
-	if err := c.setDefaults(); err != nil {
-		return nil, fmt.Errorf("repair: %w", err)
-	}
-	r, err := add(m, &c)
-	if err != nil {
-		return nil, fmt.Errorf("repair: %w", err)
-	}
-	r.counts.MustRegister(r)
-	if remove, err = leader.Register(c.Metrics, r.counts); err != nil {
+	if remove, err = add(m, &c); err != nil {
 		return nil, fmt.Errorf("repair: %w", err)
 	}
 	return remove, nil
 }
 
-func add(m manager.Manager, c *Config) (*reconciler, error) {
+func add(m manager.Manager, c *Config) (remove func(), err error) {
+	if err := c.setDefaults(); err != nil {
+		return nil, err
+	}
 	api, err := kubernetes.NewForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
 	if err != nil {
 		return nil, err
 	}
-	own, err := c.own()
-	if err != nil {
-		return nil, err
-	}
-	actions, err := action.New(action.Config{Client: api, Namespace: c.Namespace, Own: own, Look: c.Look, Now: c.Now})
+	actions, err := NewActions(api, *c)
 	if err != nil {
 		return nil, err
 	}
@@ -87,14 +85,18 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 	); err != nil {
 		return nil, err
 	}
-	return r, r.watch(m)
+	if err := r.watch(m); err != nil {
+		return nil, err
+	}
+	r.counts.MustRegister(r)
+	return leader.Register(c.Metrics, r.counts)
 }
 
 // watch registers the three reconcilers: of Diagnoses, of policies and of nodes' marks.
 func (r *reconciler) watch(m manager.Manager) error {
 	c := m.GetCache()
 	return errors.Join(
-		leader.Reconcile(m, "repair", r.config.Workers, r,
+		leader.Reconcile(m, "repair", workers, r,
 			source.Kind(c, &v1alpha1.Diagnosis{}, r.onDiagnosis()),
 			source.Func(func(_ context.Context, q queue) error { r.queue = q; return nil }),
 			source.Kind(c, &corev1.Node{}, r.onNode(r.about, wakeAll())),
@@ -115,7 +117,7 @@ type reconciler struct {
 	config   *Config
 	client   client.Client // reads from the cache
 	live     client.Reader // reads from the API server
-	actions  *action.Actions
+	actions  *Actions
 	builtins []operation.Builtin
 	budget   *policy.Budget
 	reporter *reporter
@@ -220,4 +222,56 @@ func (r *reconciler) allPolicies(ctx context.Context, _ string) []reconcile.Requ
 		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: p.Name}})
 	}
 	return out
+}
+
+// Defaults of a [Config].
+const (
+	// DefaultEvery is how often slots are checked without any change.
+	DefaultEvery = 30 * time.Second
+	// DefaultLook is the same as kubectl's pause after a refused eviction.
+	DefaultLook = 5 * time.Second
+)
+
+// Config configures the controller. Namespace is required.
+type Config struct {
+	Namespace string // of the system; Diagnoses in other namespaces repair nothing
+	Pods      string // label selector of the agents' pods, besides [OwnPods]
+	// DryRun only reports what the controller would change on Nodes and pods. Repairs that agents
+	// make are not affected.
+	DryRun bool
+	// Holder names this process in the slots that it holds. "": the host name and a random suffix.
+	Holder string
+	// Every is how often slots and waiting repairs are checked again; 0: [DefaultEvery].
+	Every time.Duration
+	// Look is the first pause before ending pods are checked again; 0: [DefaultLook]. The pauses
+	// grow to six times that.
+	Look time.Duration
+	Now  func() time.Time // nil: [time.Now]
+	// Metrics is where the controller's metrics are registered; nil: nowhere.
+	Metrics prometheus.Registerer
+	Log     *slog.Logger // nil: no log
+}
+
+func (c *Config) setDefaults() error {
+	switch {
+	case c.Namespace == "":
+		return errors.New("no namespace")
+	case c.Every < 0 || c.Look < 0:
+		return fmt.Errorf("every %s, look %s: want none negative", c.Every, c.Look)
+	}
+	c.Every, c.Look = cmp.Or(c.Every, DefaultEvery), cmp.Or(c.Look, DefaultLook)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Holder == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("host name: %w", err)
+		}
+		c.Holder = host + "_" + uuid.NewString()
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return nil
 }

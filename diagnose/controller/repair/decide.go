@@ -14,7 +14,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/diagnose/controller/action"
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
@@ -131,7 +130,7 @@ func (l *look) check(ctx context.Context, u *due, had *v1alpha1.Remediation, dec
 	err := u.invalid
 	if err == nil {
 		err = l.actions.Check(ctx, u.call(l.d, nil, nil))
-		if _, refused := errors.AsType[*action.Refused](err); err != nil && !refused {
+		if _, refused := errors.AsType[*Refused](err); err != nil && !refused {
 			return decision, fmt.Errorf("%s: %w", u.operation, err)
 		}
 	}

@@ -1,5 +1,6 @@
 // Package repair decides, with package policy, on the repairs that Diagnoses wait for, makes those
-// that change API objects with package action, and verifies whether they helped.
+// that change API objects (cordons, taints, evictions, drains, labels) by [Actions], and verifies
+// whether they helped.
 //
 //	a result AwaitingApproval ──► plan ──► Decide ──► slot of the budget
 //	  ──► status: plan, decision, outcome Running ──► the act ──► its outcome
@@ -18,3 +19,4 @@
 //
 // docs/controller.md lists the RBAC rights it needs.
 package repair
+

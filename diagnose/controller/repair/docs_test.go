@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/diagnose/controller/action"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/policy"
@@ -79,12 +78,12 @@ func TestExamplesOfThePage(t *testing.T) {
 func TestThePageHasAllEvents(t *testing.T) {
 	var used, listed []string
 	for _, b := range catalog.All(operation.Host{}) {
-		kind, ok := action.KindOf(b.Name)
+		kind, ok := actionKinds()[b.Name]
 		if ok != b.ByController {
 			t.Errorf("%s: the controller makes it: %v, it is declared so: %v", b.Name, ok, b.ByController)
 		}
 		if ok {
-			used = append(used, kind.Done, kind.Would)
+			used = append(used, kind.done, kind.would)
 		}
 	}
 	files, err := os.ReadDir(".")
@@ -126,8 +125,9 @@ func TestThePageHasAllMetrics(t *testing.T) {
 		"kernosis_remediation_verifications_total` | counter | `operation` `result`",
 		"kernosis_remediation_paused` | gauge | `policy` `reason`",
 	}
+	name := regexp.MustCompile(`fqName: "(\w+)"`)
 	for _, g := range policyGauges() {
-		rows = append(rows, g.name+"` | gauge | `policy`")
+		rows = append(rows, name.FindStringSubmatch(g.String())[1]+"` | gauge | `policy`")
 	}
 	for _, row := range rows {
 		if !strings.Contains(text, "| `"+row+" |") {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/diagnose/controller/action"
 	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/policy"
@@ -26,7 +25,7 @@ type due struct {
 	later     []string // operations that come after it
 
 	builtin *operation.Builtin // the built-in to run; nil: the node's agent makes the repair
-	kind    action.Kind
+	kind    actionKind
 	values  operation.Values
 	invalid error // why the values are invalid
 }
@@ -121,20 +120,20 @@ func (r *reconciler) fill(d *v1alpha1.Diagnosis, out *due, step *policy.Step) {
 		return
 	}
 	out.builtin = b
-	out.kind, _ = action.KindOf(b.Name)
+	out.kind = actionKinds()[b.Name]
 	about := map[string]string{}
 	if p := d.Pod(); p.Name != "" {
 		about["podNamespace"], about["podName"] = p.Namespace, p.Name
 	}
 	out.values, out.invalid = b.Fill(given.Parameters, step.Parameters, step.Results, about)
-	out.target = display.Bounded(out.kind.Target(d.Spec.NodeName, out.values), maxTarget)
+	out.target = display.Bounded(out.kind.target(d.Spec.NodeName, out.values), maxTarget)
 }
 
 const maxTarget = 256 // limit of a plan's step
 
-// call returns the repair as input for package action.
-func (u *due) call(d *v1alpha1.Diagnosis, o, before *v1alpha1.RemediationOutcome) *action.Call {
-	c := &action.Call{Builtin: u.builtin.Name, Values: u.values, Diagnosis: d, Before: before}
+// call returns the repair as input for [Actions].
+func (u *due) call(d *v1alpha1.Diagnosis, o, before *v1alpha1.RemediationOutcome) *Call {
+	c := &Call{Builtin: u.builtin.Name, Values: u.values, Diagnosis: d, Before: before}
 	if o != nil {
 		c.Began = o.StartTime.Time
 	}

@@ -15,13 +15,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/diagnose/controller/action"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/policy"
@@ -156,11 +154,7 @@ func (w *world) start(c *controlled, name string) {
 		w.Fatal(err)
 	}
 	api := &memoryAPI{p: &c.process}
-	own, err := labels.Parse(action.OwnPods)
-	if err != nil {
-		w.Fatal(err)
-	}
-	actions, err := action.New(action.Config{Client: api, Namespace: "system", Own: []labels.Selector{own}})
+	actions, err := NewActions(api, *config)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/diagnose/controller/action"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
@@ -150,8 +149,7 @@ func (r *reconciler) diagnosis(ctx context.Context, slot *v1alpha1.Repair) (*v1a
 	return find(&list), nil
 }
 
-// gentle reports whether an operation is gentle ([action.Gentle]), judging by its fixed and given
-// parameters.
+// gentle is [gentle] of an operation, judging by its fixed and given parameters.
 func (r *reconciler) gentle(ctx context.Context, name string, given map[string]string) bool {
 	op := &v1alpha1.Operation{}
 	var fixed map[string]string
@@ -177,5 +175,5 @@ func (r *reconciler) gentle(ctx context.Context, name string, given map[string]s
 			}
 		}
 	}
-	return action.Gentle(name, values)
+	return gentle(name, values)
 }

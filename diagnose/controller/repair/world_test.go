@@ -302,7 +302,7 @@ func (s *memoryStatus) Patch(ctx context.Context, o client.Object, p client.Patc
 	return s.m.call(ctx, func() error { return s.m.store.patch(s.m.name, client.ObjectKeyFromObject(o), o, body, true) })
 }
 
-// memoryAPI provides the same store's nodes to package action.
+// memoryAPI provides the same store's nodes to [Actions].
 type memoryAPI struct {
 	kubernetes.Interface
 	p *process

@@ -1,4 +1,4 @@
-package action
+package repair
 
 import (
 	"testing"
@@ -15,7 +15,7 @@ func of(p *corev1.Pod) map[string]string {
 }
 
 func TestEvictPod(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	p := b.pod(b.shop, "db-0", nil)
 	c := b.call("evict-pod", "d1", of(p))
 	b.allows(c)
@@ -34,7 +34,7 @@ func TestEvictPod(t *testing.T) {
 }
 
 func TestAPodDisruptionBudgetIsRespected(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	p := b.pod(b.shop, "web", nil)
 	b.budget("web")
 	c := b.call("evict-pod", "d1", of(p))
@@ -55,7 +55,7 @@ func TestAPodDisruptionBudgetIsRespected(t *testing.T) {
 }
 
 func TestPodsThatAreNotEnded(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	elsewhere := b.server.Node(t)
 	other := b.pod(b.shop, "other", func(p *corev1.Pod) { p.Spec.NodeName = elsewhere })
 	unbound := b.pod(b.shop, "unbound", func(p *corev1.Pod) { p.Spec.NodeName = "" })
@@ -90,7 +90,7 @@ func TestPodsThatAreNotEnded(t *testing.T) {
 }
 
 func TestAPodThatWasMadeAnew(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	was := b.pod(b.shop, "db-0", nil)
 	c := b.call("evict-pod", "d1", of(was))
 	b.gone(b.shop, "db-0")
@@ -113,7 +113,7 @@ func TestAPodThatWasMadeAnew(t *testing.T) {
 
 // The pod is recreated between the read and the eviction: the server rejects it because of the UID.
 func TestThePodThatWasLookedAtAndNoOther(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	was := b.pod(b.shop, "db-0", nil)
 	b.gone(b.shop, "db-0")
 	b.pod(b.shop, "db-0", nil)

@@ -1,4 +1,4 @@
-package action
+package repair
 
 import (
 	"context"
@@ -60,7 +60,7 @@ func TestDrainWhileEvictionsHang(t *testing.T) {
 				}
 			}
 			server := &hungEvictions{Interface: api, asked: map[string]bool{}}
-			actions, err := New(Config{Client: server, Namespace: "system"})
+			actions, err := NewActions(server, Config{Namespace: "system"})
 			if err != nil {
 				t.Fatal(err)
 			}

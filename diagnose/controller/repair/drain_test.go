@@ -1,4 +1,4 @@
-package action
+package repair
 
 import (
 	"fmt"
@@ -24,14 +24,14 @@ func ofDaemonSet(p *corev1.Pod) {
 	p.OwnerReferences[0].Kind, p.OwnerReferences[0].Name = "DaemonSet", "ds"
 }
 
-func (b *bench) static(p *corev1.Pod) {
+func (b *actionBench) static(p *corev1.Pod) {
 	yes := true
 	p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: b.name, UID: b.node().UID, Controller: &yes}}
 }
 
 func TestDrain(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	b.pod(b.shop, "a", nil)
 	b.pod(b.shop, "b", nil)
 	b.pod(b.shop, "ds", ofDaemonSet)
@@ -62,7 +62,7 @@ func TestDrain(t *testing.T) {
 
 // Each Diagnosis marks the cordon as its own. However many have, a node can be drained.
 func TestDrainOfANodeWithManyCordons(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	b.pod(b.shop, "a", nil)
 	for i := range 33 {
 		b.does(b.call("cordon", fmt.Sprint("d", i), nil), v1alpha1.ResultSucceeded, "is cordoned")
@@ -75,7 +75,7 @@ func TestDrainOfANodeWithManyCordons(t *testing.T) {
 }
 
 func TestDrainRefusesBeforeItEvicts(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	b.pod(b.shop, "a", nil)
 	b.pod(b.shop, "ds", ofDaemonSet)
 	b.pod(b.shop, "bare", func(p *corev1.Pod) { p.OwnerReferences = nil })
@@ -98,7 +98,7 @@ func TestDrainRefusesBeforeItEvicts(t *testing.T) {
 }
 
 func TestDrainThatIsBlocked(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	b.pod(b.shop, "a", nil)
 	b.pod(b.shop, "web", nil)
 	b.budget("web")
@@ -114,7 +114,7 @@ func TestDrainThatIsBlocked(t *testing.T) {
 
 // Pods of others in the namespace of Kernosis can't be evicted. Ended ones may stay.
 func TestDrainOfTheNamespaceOfKernosis(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	b.pod(b.shop, "a", nil)
 	b.pod(b.system, "ds", ofDaemonSet)
 	job := b.pod(b.system, "job", nil)
@@ -137,7 +137,7 @@ func TestDrainOfTheNamespaceOfKernosis(t *testing.T) {
 
 // Somebody who uncordons a node that is being drained wants its pods to stay.
 func TestDrainEndsWhereItIsUncordoned(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	b.pod(b.shop, "a", nil)
 	c := b.call("drain", "d1", nil)
 	// The controller died before it had done anything.
@@ -153,7 +153,7 @@ func TestDrainEndsWhereItIsUncordoned(t *testing.T) {
 
 // Messages don't change while their facts don't, because each change is a write.
 func TestDrainsMessageDoesNotTick(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	b.pod(b.shop, "web", nil)
 	b.budget("web")
 	c := b.call("drain", "d1", nil)
@@ -167,7 +167,7 @@ func TestDrainsMessageDoesNotTick(t *testing.T) {
 // A namespace that is being deleted accepts no evictions. Its pods are deleted one by one, and the
 // drain waits for that.
 func TestDrainOfATerminatingNamespace(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	b.pod(b.shop, "a", nil)
 	other := b.server.Namespace(t)
 	b.pod(other, "b", nil)
@@ -199,7 +199,7 @@ func TestDrainOfATerminatingNamespace(t *testing.T) {
 }
 
 func TestEvictionInATerminatingNamespace(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	b.pod(b.shop, "a", nil)
 	if err := b.api.CoreV1().Namespaces().Delete(t.Context(), b.shop, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -212,7 +212,7 @@ func TestEvictionInATerminatingNamespace(t *testing.T) {
 // Pods that arrive on the node during a drain are evicted too: recreated ones that tolerate a
 // cordoned node, and those that were bound late.
 func TestDrainOfPodsThatComeLater(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	b.pod(b.shop, "a", nil)
 	c := b.call("drain", "d1", nil)
 	p := b.does(c, v1alpha1.ResultRunning, "1 pod(s) left")
@@ -243,7 +243,7 @@ func TestDrainOfPodsThatComeLater(t *testing.T) {
 // While a drain waits, it spares API servers that read all pods of the cluster to list a node's:
 // they answer from their cache, and are asked less and less often.
 func TestWhatADrainAsks(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	b.pod(b.shop, "web", nil)
 	b.budget("web")
 	proxy, to := kubetest.NewProxy(t, b.server, b.server.Admin())

@@ -1,9 +1,10 @@
-package action
+package repair
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +35,7 @@ func (a *Actions) pod(ctx context.Context, c *Call) (*corev1.Pod, error) {
 	if about := c.Diagnosis.Pod(); about.Name != "" && (about.Namespace != namespace || about.Name != name) {
 		return nil, refuse("the Diagnosis is about pod %s, not about %s", about, podName(c))
 	}
-	p, err := a.c.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	p, err := a.api.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
@@ -63,13 +64,12 @@ func onNode(p *corev1.Pod) string {
 
 // untouchable returns why a pod must never be evicted or deleted, or "" if it may be.
 func (a *Actions) untouchable(p *corev1.Pod) string {
-	if mirror(p) {
+	switch {
+	case mirror(p):
 		return "is static: the node runs it from a file"
-	}
-	if a.own(p) {
+	case a.own(p):
 		return "belongs to Kernosis itself"
-	}
-	if a.neighbour(p) {
+	case a.neighbour(p):
 		return "is " + neighbourhood
 	}
 	return ""
@@ -81,21 +81,16 @@ func mirror(p *corev1.Pod) bool {
 }
 
 func (a *Actions) own(p *corev1.Pod) bool {
-	if p.Namespace != a.c.Namespace {
-		return false
-	}
-	for _, s := range a.c.Own {
-		if s.Matches(labels.Set(p.Labels)) {
-			return true
-		}
-	}
-	return false
+	return p.Namespace == a.config.Namespace &&
+		slices.ContainsFunc(a.ownPods, func(s labels.Selector) bool { return s.Matches(labels.Set(p.Labels)) })
 }
 
 // neighbour reports whether a foreign pod is in the namespace of Kernosis. There the chart's
 // admission policy forbids the controller all evictions, because an eviction does not show which
 // pod it is for.
-func (a *Actions) neighbour(p *corev1.Pod) bool { return p.Namespace == a.c.Namespace && !a.own(p) }
+func (a *Actions) neighbour(p *corev1.Pod) bool {
+	return p.Namespace == a.config.Namespace && !a.own(p)
+}
 
 const neighbourhood = "in the namespace of Kernosis, where pods are never evicted or deleted (install Kernosis in a namespace of its own)"
 
@@ -129,18 +124,14 @@ func (a *Actions) endPod(ctx context.Context, c *Call) (Progress, error) {
 // later asks for another pass, or fails the repair after its timeout.
 func (a *Actions) later(c *Call, waits string, values map[string]string) Progress {
 	timeout := c.Values.Duration("timeout")
-	past := a.c.Now().Sub(c.Began)
+	past := a.config.Now().Sub(c.Began)
 	left := timeout - past
 	if left <= 0 {
 		return Progress{State: v1alpha1.ResultFailed, Message: fmt.Sprintf("not done after %s: %s", timeout, waits), Values: values}
 	}
-	return Progress{State: v1alpha1.ResultRunning, Message: waits, Values: values, Again: min(a.pause(past), max(left, time.Millisecond))}
-}
-
-// pause returns how soon ending pods are checked again. It grows with the time they take, so that a
-// drain that hangs for an hour does not keep querying the API server.
-func (a *Actions) pause(past time.Duration) time.Duration {
-	return min(max(a.c.Look, past/4), longest*a.c.Look)
+	// The pause grows, so that a drain that hangs for an hour does not keep querying the API server.
+	pause := min(max(a.config.Look, past/4), longestLook*a.config.Look)
+	return Progress{State: v1alpha1.ResultRunning, Message: waits, Values: values, Again: min(pause, max(left, time.Millisecond))}
 }
 
 // end evicts a pod, or deletes it for delete-pod. It only affects the pod that was read, never a
@@ -152,9 +143,9 @@ func (a *Actions) end(ctx context.Context, c *Call, p *corev1.Pod) (gone bool, b
 		options.GracePeriodSeconds = &seconds
 	}
 	if c.Builtin == "delete-pod" {
-		err = a.c.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, options)
+		err = a.api.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, options)
 	} else {
-		err = a.c.Client.PolicyV1().Evictions(p.Namespace).Evict(ctx, &policyv1.Eviction{
+		err = a.api.PolicyV1().Evictions(p.Namespace).Evict(ctx, &policyv1.Eviction{
 			ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace}, DeleteOptions: &options,
 		})
 	}

@@ -1,9 +1,8 @@
-package action
+package repair
 
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
@@ -25,12 +23,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-var cluster kubetest.Shared
-
-func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
-
-// bench is a namespace with a node.
-type bench struct {
+// actionBench is a namespace with a node, for the repairs alone.
+type actionBench struct {
 	*testing.T
 	server  *kubetest.Server
 	api     *kubernetes.Clientset
@@ -41,16 +35,16 @@ type bench struct {
 	now     time.Time
 }
 
-func newBench(t *testing.T) *bench {
+func newActionBench(t *testing.T) *actionBench {
 	t.Helper()
-	b := &bench{T: t, server: cluster.Server(t), now: time.Now()}
+	b := &actionBench{T: t, server: cluster.Server(t), now: time.Now()}
 	b.api, b.system, b.shop, b.name = b.server.Client(), b.server.Namespace(t), b.server.Namespace(t), b.server.Node(t)
 	b.actionsOf(b.api)
 	return b
 }
 
 // through makes the actions use another connection.
-func (b *bench) through(to *rest.Config) {
+func (b *actionBench) through(to *rest.Config) {
 	b.Helper()
 	api, err := kubernetes.NewForConfig(to)
 	if err != nil {
@@ -59,19 +53,16 @@ func (b *bench) through(to *rest.Config) {
 	b.actionsOf(api)
 }
 
-func (b *bench) actionsOf(api kubernetes.Interface) {
+func (b *actionBench) actionsOf(api kubernetes.Interface) {
 	b.Helper()
-	own, err := labels.Parse(OwnPods)
-	if err == nil {
-		b.actions, err = New(Config{Client: api, Namespace: b.system, Own: []labels.Selector{own}, Now: func() time.Time { return b.now }})
-	}
-	if err != nil {
+	var err error
+	if b.actions, err = NewActions(api, Config{Namespace: b.system, Now: func() time.Time { return b.now }}); err != nil {
 		b.Fatal(err)
 	}
 }
 
 // call returns a repair of the bench's node by a new Diagnosis.
-func (b *bench) call(builtin, uid string, given map[string]string) *Call {
+func (b *actionBench) call(builtin, uid string, given map[string]string) *Call {
 	b.Helper()
 	blueprint, ok := operation.Lookup(catalog.All(operation.Host{}), builtin)
 	if !ok || !blueprint.ByController {
@@ -88,7 +79,7 @@ func (b *bench) call(builtin, uid string, given map[string]string) *Call {
 }
 
 // does makes a pass and checks its outcome, and that its results are declared.
-func (b *bench) does(c *Call, state v1alpha1.ResultState, message string) Progress {
+func (b *actionBench) does(c *Call, state v1alpha1.ResultState, message string) Progress {
 	b.Helper()
 	p, err := b.actions.Do(b.Context(), c)
 	if err != nil {
@@ -118,7 +109,7 @@ func again(c *Call, p Progress) *Call {
 }
 
 // refuses checks that a repair is refused and changes nothing.
-func (b *bench) refuses(c *Call, why string) {
+func (b *actionBench) refuses(c *Call, why string) {
 	b.Helper()
 	err := b.actions.Check(b.Context(), c)
 	if refused, ok := errors.AsType[*Refused](err); !ok || !strings.Contains(refused.Why, why) {
@@ -126,14 +117,14 @@ func (b *bench) refuses(c *Call, why string) {
 	}
 }
 
-func (b *bench) allows(c *Call) {
+func (b *actionBench) allows(c *Call) {
 	b.Helper()
 	if err := b.actions.Check(b.Context(), c); err != nil {
 		b.Error(err)
 	}
 }
 
-func (b *bench) node() *corev1.Node {
+func (b *actionBench) node() *corev1.Node {
 	b.Helper()
 	n, err := b.api.CoreV1().Nodes().Get(b.Context(), b.name, metav1.GetOptions{})
 	if err != nil {
@@ -142,7 +133,7 @@ func (b *bench) node() *corev1.Node {
 	return n
 }
 
-func (b *bench) patch(body string) {
+func (b *actionBench) patch(body string) {
 	b.Helper()
 	if _, err := b.api.CoreV1().Nodes().Patch(b.Context(), b.name, types.MergePatchType, []byte(body), metav1.PatchOptions{}); err != nil {
 		b.Fatal(err)
@@ -150,7 +141,7 @@ func (b *bench) patch(body string) {
 }
 
 // pod creates a pod of a ReplicaSet on the node.
-func (b *bench) pod(namespace, name string, change func(*corev1.Pod)) *corev1.Pod {
+func (b *actionBench) pod(namespace, name string, change func(*corev1.Pod)) *corev1.Pod {
 	b.Helper()
 	yes := true
 	p := &corev1.Pod{
@@ -188,7 +179,7 @@ func (b *bench) pod(namespace, name string, change func(*corev1.Pod)) *corev1.Po
 }
 
 // gone simulates kubelet's part of a pod's end.
-func (b *bench) gone(namespace, name string) {
+func (b *actionBench) gone(namespace, name string) {
 	b.Helper()
 	b.server.DeletePod(b.T, namespace, name)
 	b.cached(name+" is gone", func(names []string) bool { return !slices.Contains(names, namespace+"/"+name) })
@@ -196,7 +187,7 @@ func (b *bench) gone(namespace, name string) {
 
 // cached waits until the API server's cache, which may lag by some milliseconds, shows the test's
 // changes to the node's pods.
-func (b *bench) cached(what string, ok func(names []string) bool) {
+func (b *actionBench) cached(what string, ok func(names []string) bool) {
 	b.Helper()
 	await.Until(b.T, "the API server's cache shows that "+what, time.Minute, func() bool {
 		list, err := b.api.CoreV1().Pods("").List(b.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + b.name, ResourceVersion: "0"})
@@ -212,7 +203,7 @@ func (b *bench) cached(what string, ok func(names []string) bool) {
 }
 
 // ending reports whether a pod's deletion was requested.
-func (b *bench) ending(namespace, name string) bool {
+func (b *actionBench) ending(namespace, name string) bool {
 	b.Helper()
 	p, err := b.api.CoreV1().Pods(namespace).Get(b.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -222,7 +213,7 @@ func (b *bench) ending(namespace, name string) bool {
 }
 
 // budget creates a PodDisruptionBudget that allows no eviction of an app's pods.
-func (b *bench) budget(app string) {
+func (b *actionBench) budget(app string) {
 	b.Helper()
 	all := intstr.FromString("100%")
 	pdb, err := b.api.PolicyV1().PodDisruptionBudgets(b.shop).Create(b.Context(), &policyv1.PodDisruptionBudget{

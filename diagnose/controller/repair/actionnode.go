@@ -1,15 +1,17 @@
-package action
+package repair
 
 import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -20,28 +22,24 @@ import (
 
 // get returns the Diagnosis' node as it is now.
 func (a *Actions) get(ctx context.Context, c *Call) (*corev1.Node, error) {
-	n, err := a.c.Client.CoreV1().Nodes().Get(ctx, c.node(), metav1.GetOptions{})
+	n, err := a.api.CoreV1().Nodes().Get(ctx, c.node(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, refuse("there is no node %s", c.node())
 	case err != nil:
 		return nil, fmt.Errorf("node %s: %w", c.node(), err)
-	case c.newer(n):
+	case n.CreationTimestamp.After(c.Diagnosis.CreationTimestamp.Time): // the API keeps whole seconds
 		return nil, refuse("node %s was recreated after the Diagnosis", n.Name)
 	}
 	return n, nil
 }
 
+// checkNode refuses also a node with unreadable marks: it would be unknown whose its cordon is.
 func (a *Actions) checkNode(ctx context.Context, c *Call) error {
 	n, err := a.get(ctx, c)
 	if err != nil {
 		return err
 	}
-	return marks(n)
-}
-
-// marks refuses a node with unreadable marks: it would be unknown whose its cordon is.
-func marks(n *corev1.Node) error {
 	if _, _, err := policy.Acts(n); err != nil {
 		return refuse("%s", err)
 	}
@@ -98,7 +96,7 @@ func (a *Actions) write(ctx context.Context, before, after *corev1.Node) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.c.Client.CoreV1().Nodes().Patch(ctx, after.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: lease.Controller})
+	_, err = a.api.CoreV1().Nodes().Patch(ctx, after.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: lease.Controller})
 	return err
 }
 
@@ -180,4 +178,91 @@ func succeeded(changed bool, format string, args ...any) Progress {
 		p.Values["changed"] = "true"
 	}
 	return p
+}
+
+func (a *Actions) cordon(ctx context.Context, c *Call) (Progress, error) {
+	return a.perform(ctx, c, policy.Act{}, "is cordoned", "was already cordoned")
+}
+
+func (a *Actions) uncordon(ctx context.Context, c *Call) (Progress, error) {
+	return a.takeBack(ctx, c, policy.Act.Cordons, "cordon")
+}
+
+func (a *Actions) checkTaint(ctx context.Context, c *Call) error {
+	t := taintOf(c)
+	if err := checkKey(t.Key); err != nil {
+		return err
+	}
+	if policy.Reserved(t.Key) {
+		return refuse("key %s is in a domain reserved by Kubernetes", t.Key)
+	}
+	if wrong := validation.IsValidLabelValue(t.Value); len(wrong) > 0 {
+		return refuse("value: %s", strings.Join(wrong, "; "))
+	}
+	return a.checkNode(ctx, c)
+}
+
+func taintOf(c *Call) *corev1.Taint {
+	return &corev1.Taint{Key: c.Values["key"], Value: c.Values["value"], Effect: corev1.TaintEffect(c.Values["effect"])}
+}
+
+func (a *Actions) taint(ctx context.Context, c *Call) (Progress, error) {
+	t := taintOf(c)
+	return a.perform(ctx, c, policy.Act{Taint: t}, "has the taint "+t.ToString(), "already had the taint "+t.ToString())
+}
+
+func (a *Actions) untaint(ctx context.Context, c *Call) (Progress, error) {
+	t := taintOf(c)
+	return a.takeBack(ctx, c, func(act policy.Act) bool { return act.Taint != nil && act.Taint.MatchTaint(t) }, fmt.Sprintf("taint %s:%s", t.Key, t.Effect))
+}
+
+func (a *Actions) checkLabel(ctx context.Context, c *Call) error {
+	if err := settable(c.Values["key"], policy.SettableLabel, policy.AllowedLabel); err != nil {
+		return err
+	}
+	if wrong := validation.IsValidLabelValue(c.Values["value"]); len(wrong) > 0 {
+		return refuse("value: %s", strings.Join(wrong, "; "))
+	}
+	return a.checkNode(ctx, c)
+}
+
+func (a *Actions) checkAnnotation(ctx context.Context, c *Call) error {
+	if err := settable(c.Values["key"], policy.SettableAnnotation, policy.AllowedAnnotation); err != nil {
+		return err
+	}
+	return a.checkNode(ctx, c)
+}
+
+// set sets a label or annotation.
+func set(kind string) func(*Actions, context.Context, *Call) (Progress, error) {
+	return func(a *Actions, ctx context.Context, c *Call) (Progress, error) {
+		do := policy.Act{Kind: kind, Value: &policy.Value{Key: c.Values["key"], Value: c.Values["value"]}}
+		return a.perform(ctx, c, do, "has the "+do.String(), "already had the "+do.String())
+	}
+}
+
+// unset removes a label or annotation that Kernosis has set.
+func unset(kind string) func(*Actions, context.Context, *Call) (Progress, error) {
+	return func(a *Actions, ctx context.Context, c *Call) (Progress, error) {
+		key := c.Values["key"]
+		return a.takeBack(ctx, c, func(act policy.Act) bool { return act.Kind == kind && act.Value.Key == key }, kind+" "+key)
+	}
+}
+
+func checkKey(key string) error {
+	if wrong := validation.IsQualifiedName(key); len(wrong) > 0 {
+		return refuse("key %.80q: %s", key, strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+// settable refuses a key of a label or annotation that may not be set.
+func settable(key string, may func(string) bool, allowed string) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	if !may(key) {
+		return refuse("key %s is in a domain of Kubernetes or Kernosis; %s may be set", key, allowed)
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package action
+package repair
 
 import (
 	"cmp"
@@ -131,7 +131,7 @@ func (a *Actions) podsToEnd(ctx context.Context, c *Call, version string) (*pods
 	var daemonSets, emptyDirs, bare, neighbours []string
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", c.node()).String(), Limit: 500, ResourceVersion: version}
 	for {
-		page, err := a.c.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+		page, err := a.api.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
 		if err != nil {
 			if definite(err) {
 				return nil, refuse("pods of node %s: %s", c.node(), err)

@@ -1,4 +1,4 @@
-package action
+package repair
 
 import (
 	"sync"
@@ -13,7 +13,7 @@ import (
 )
 
 func TestCordonAndUncordon(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	b.allows(b.call("cordon", "d1", nil))
 	if p := b.does(b.call("cordon", "d1", nil), v1alpha1.ResultSucceeded, "is cordoned"); p.Values["changed"] != "true" {
 		t.Errorf("%+v", p)
@@ -42,7 +42,7 @@ func TestCordonAndUncordon(t *testing.T) {
 }
 
 func TestACordonOfAPersonIsLeftAlone(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	b.patch(`{"spec":{"unschedulable":true}}`)
 	if p := b.does(b.call("cordon", "d1", nil), v1alpha1.ResultSucceeded, "by somebody else"); p.Values["changed"] != "false" {
 		t.Errorf("%+v", p)
@@ -56,7 +56,7 @@ func TestACordonOfAPersonIsLeftAlone(t *testing.T) {
 }
 
 func TestTaint(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	b.patch(`{"spec":{"taints":[{"key":"theirs","value":"x","effect":"NoSchedule"}]}}`)
 	b.does(b.call("taint", "d1", map[string]string{"value": "disk"}), v1alpha1.ResultSucceeded, "kernosis.io/problem=disk:NoSchedule")
 	b.does(b.call("taint", "d1", map[string]string{"key": "theirs", "value": "x"}), v1alpha1.ResultSucceeded, "by somebody else")
@@ -75,7 +75,7 @@ func TestTaint(t *testing.T) {
 }
 
 func TestLabelAndAnnotation(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	for _, builtin := range []string{"label-node", "annotate-node"} {
 		for _, key := range []string{"kubernetes.io/os", "node.kubernetes.io/x", "x.k8s.io/y", policy.AnnotationActs, "sub.kernosis.io/y", "node-role.kubernetes.io/control-plane"} {
 			b.refuses(b.call(builtin, "d1", map[string]string{"key": key, "value": "x"}), "domain")
@@ -101,7 +101,7 @@ func TestLabelAndAnnotation(t *testing.T) {
 // What label-node and annotate-node have set is undone once, and only while it is still in force;
 // the node's previous value is restored.
 func TestLabelAndAnnotationAreTakenBack(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	for _, kind := range []struct{ do, undo, field string }{{"label-node", "unlabel-node", "labels"}, {"annotate-node", "unannotate-node", "annotations"}} {
 		const key = "example.org/state"
 		value := func() string {
@@ -177,7 +177,7 @@ func TestLabelAndAnnotationAreTakenBack(t *testing.T) {
 // It is unknown whether the annotation was ever set: whoever reboots nodes because of it may have
 // acted on it.
 func TestASignalThatIsGoneIsNotGivenAgain(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	c := b.call("annotate-node", "d1", map[string]string{"key": "example.org/reboot", "value": "now"})
 	b.does(again(c, Progress{}), v1alpha1.ResultUnknown, "is not set again")
 	if _, ok := b.node().Annotations["example.org/reboot"]; ok {
@@ -186,7 +186,7 @@ func TestASignalThatIsGoneIsNotGivenAgain(t *testing.T) {
 }
 
 func TestNodeThatIsNotTheDiagnosis(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	c := b.call("cordon", "d1", nil)
 	c.Diagnosis.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
 	b.refuses(c, "recreated after the Diagnosis")
@@ -204,7 +204,7 @@ func TestNodeThatIsNotTheDiagnosis(t *testing.T) {
 
 // Kubelet and others write the node all the time: neither their changes nor ours are lost.
 func TestWritesOfOthersAreKept(t *testing.T) {
-	b := newBench(t)
+	b := newActionBench(t)
 	var others sync.WaitGroup
 	others.Go(func() {
 		for i := range 50 {
@@ -236,11 +236,11 @@ func TestGentle(t *testing.T) {
 		"cordon": true, "uncordon": true, "untaint": true, "drain": false, "evict-pod": false, "delete-pod": false, "label-node": false,
 		"annotate-node": false, "restart-unit": false, "": false, "taint": false,
 	} {
-		if Gentle(builtin, nil) != want {
+		if gentle(builtin, nil) != want {
 			t.Errorf("%s: %v", builtin, !want)
 		}
 	}
-	if !Gentle("taint", map[string]string{"effect": "NoSchedule"}) || Gentle("taint", map[string]string{"effect": "NoExecute"}) {
+	if !gentle("taint", map[string]string{"effect": "NoSchedule"}) || gentle("taint", map[string]string{"effect": "NoExecute"}) {
 		t.Error("taint")
 	}
 }
