@@ -1,12 +1,17 @@
 package worker
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/statefile"
 )
@@ -105,4 +110,65 @@ func (l *ledger) remove(id string) error {
 		return err
 	}
 	return nil
+}
+
+func takenIn(dir string) string { return filepath.Join(dir, takenDir) }
+
+// identity returns the holder name of a folder's runs: the node and a random ID that is stored in
+// the folder. So a restarted agent is the same holder, and another agent of the node is not. If the
+// ID can't be stored, identity returns one with the error.
+func identity(dir, node string) (string, error) {
+	path := filepath.Join(dir, "holder")
+	raw, err := os.ReadFile(path)
+	id, _, _ := strings.Cut(string(raw), "\n") // newer versions may add lines
+	if err == nil && len(id) == 16 && strings.Trim(id, "0123456789abcdef") == "" {
+		return node + "/" + id, nil
+	}
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails
+	id = hex.EncodeToString(random[:])
+	if err := (statefile.File{Path: path}).Replace([]byte(id + "\n")); err != nil {
+		return node + "/" + id, fmt.Errorf("keep identity: %w", err)
+	}
+	return node + "/" + id, nil
+}
+
+// LockedError is returned if another process has locked the folder.
+type LockedError struct {
+	Dir string
+	Who string // the name that it gave to Lock; empty: not known
+}
+
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("%s: in use by another process (%s) that runs diagnoses", e.Dir, e.Who)
+}
+
+// Agent is the name that a [Worker] gives when it locks its folder.
+const Agent = "agent"
+
+// Lock locks a folder, so that no other process runs diagnoses in it. It creates the folder if
+// missing. Later callers get who in a [*LockedError].
+func Lock(dir, who string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		name, _ := io.ReadAll(io.LimitReader(f, 64)) // only for the message
+		err = &LockedError{Dir: dir, Who: string(name)}
+	}
+	if err == nil {
+		_, err = f.WriteAt([]byte(who), 0)
+	}
+	if err == nil {
+		err = f.Truncate(int64(len(who)))
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { f.Close() }, nil //nolint:errcheck // this releases the lock
 }

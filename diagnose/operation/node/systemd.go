@@ -200,3 +200,87 @@ func unitOf(ctx context.Context, h operation.Host, call *operation.Call) (unit, 
 	defer conn.Close()
 	return readUnit(ctx, conn, name)
 }
+
+func SystemdUnit(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "systemd-unit", Doc: "Reports the state of a systemd unit: since when, last result, restarts, main process, memory.",
+		Effect: operation.Collect, Parameters: []operation.Parameter{unitParameter()}, Results: unitResults(),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			u, err := unitOf(ctx, h, call)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			return operation.Output{Results: u.results()}, nil
+		},
+	}
+}
+
+func CheckUnitFailed(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "check-unit-failed", Doc: "Checks whether a systemd unit failed. Verdict UnitFailed: it failed, can't be loaded, or waits for its restart.",
+		Effect: operation.Check, Parameters: []operation.Parameter{unitParameter()}, Results: unitResults(),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			u, err := unitOf(ctx, h, call)
+			if err != nil {
+				return operation.Output{}, err
+			}
+			if !u.failed() {
+				return operation.Output{}, &operation.Refuted{Reason: "UnitNotFailed", Message: u.String()}
+			}
+			return operation.Output{Results: u.results(), Verdict: &operation.Verdict{Reason: "UnitFailed", Message: u.String()}}, nil
+		},
+	}
+}
+
+func RestartUnit(h operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "restart-unit", Doc: "Restarts a systemd unit and waits for it. Fails if the unit does not run afterwards.",
+		Effect: operation.Remediate, Parameters: []operation.Parameter{unitParameter()}, Results: unitResults(),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			return restartUnit(ctx, h, call)
+		},
+	}
+}
+
+func restartUnit(ctx context.Context, h operation.Host, call *operation.Call) (operation.Output, error) {
+	name, err := unitName(call.Parameters["unit"])
+	if err != nil {
+		return operation.Output{}, err
+	}
+	conn, err := systemd(ctx, h.FS)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	defer conn.Close()
+	// A unit that isn't loaded must not be started.
+	before, err := readUnit(ctx, conn, name)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	if before.load != "loaded" {
+		return operation.Output{}, fmt.Errorf("unit %s is %s: not restarted", name, before.load)
+	}
+	if int(before.mainPID) == os.Getpid() {
+		return operation.Output{}, fmt.Errorf("unit %s is the agent's own: the agent could not report the result", name)
+	}
+	done := make(chan string, 1)
+	if _, err := conn.RestartUnitContext(ctx, name, "replace", done); err != nil {
+		return operation.Output{}, fmt.Errorf("restart %s: %w", name, remote.WhyEnded(ctx, err))
+	}
+	select {
+	case result := <-done:
+		if result != "done" {
+			return operation.Output{}, fmt.Errorf("restart %s: the job ended as %s", name, operation.Quoted(result))
+		}
+	case <-ctx.Done():
+		return operation.Output{}, fmt.Errorf("restart %s: requested, but not completed: %w", name, ctx.Err())
+	}
+	after, err := readUnit(ctx, conn, name)
+	if err != nil {
+		return operation.Output{}, fmt.Errorf("it was restarted, but %w", err)
+	}
+	if after.failed() {
+		return operation.Output{}, fmt.Errorf("it was restarted, but %s", after.String())
+	}
+	return operation.Output{Results: after.results()}, nil
+}

@@ -35,3 +35,10 @@ func GracePeriodParameter() operation.Parameter {
 func endedPodResults() []operation.Result {
 	return []operation.Result{{Name: "pod", Doc: "the ended pod, as namespace/name"}}
 }
+
+func DeletePod(operation.Host) operation.Builtin {
+	return operation.Builtin{
+		Name: "delete-pod", Doc: "Deletes a pod of the Diagnosis' node regardless of PodDisruptionBudgets, and waits until it is gone. Prefer evict-pod.",
+		Effect: operation.Remediate, ByController: true, Parameters: endedPodParameters(), Results: endedPodResults(),
+	}
+}

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
@@ -86,4 +88,85 @@ func allHardware(h operation.Host) ([]string, error) {
 		return err != nil || len(lower) > 1 || strings.HasPrefix(name, "loop") || strings.HasPrefix(name, "zram") ||
 			strings.HasPrefix(name, "dm-") || h.FS.DiskValue(name, "size") == "0"
 	}), nil
+}
+
+// diskUsers are the mounts on a device and on devices stacked above.
+type diskUsers struct {
+	mounts  []string // paths, safe to print
+	pods    []string // UIDs
+	volumes []string // kubelet's names: the name of a PersistentVolume
+}
+
+// podVolumes matches kubelet's mount paths of volumes, and captures the pod's UID and the volume:
+// <root>/pods/<uid>/volumes/<plugin>/<volume>[/mount], and volume-subpaths/<volume>/….
+func podVolumes() *regexp.Regexp {
+	return regexp.MustCompile(
+		`/pods/([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32})/(?:volumes/[^/]+|volume-subpaths)/([^/]+)(?:/|$)`)
+}
+
+// UsersOf finds the mounts of the devices and of volumes on them, with the pods that use them.
+// Those of the first device come first.
+func UsersOf(h operation.Host, table *hostfs.MountTable, devices ...string) (u diskUsers) {
+	volumes := podVolumes()
+	for _, device := range devices {
+		above, _ := h.FS.Above(device) // nothing is mounted on a device that is gone
+		on := mountedOn(h, above)
+		var paths []string
+		for _, m := range table.Mounts() {
+			if on(&m) {
+				paths = append(paths, display.Safe(m.Path, operation.MaxShown))
+			}
+		}
+		slices.SortStableFunc(paths, func(a, b string) int { return len(a) - len(b) })
+		for _, path := range paths {
+			u.mounts = operation.AddOnce(u.mounts, path)
+			if m := volumes.FindStringSubmatch(path); m != nil {
+				u.pods = operation.AddOnce(u.pods, m[1])
+				u.volumes = operation.AddOnce(u.volumes, display.Safe(m[2], 253))
+			}
+		}
+	}
+	return u
+}
+
+// UserResults returns the results that ReportUsers sets.
+func UserResults() []operation.Result {
+	return []operation.Result{
+		{Name: "mountPoint", Doc: "mount point of the device or filesystem, the shortest path"},
+		{Name: "mountPoints", Doc: "all mount points, as far as they fit"},
+		{Name: "affectedPodUIDs", Doc: "pods with a volume on it, according to kubelet's mount paths, as far as they fit"},
+		{Name: "affectedPods", Doc: "number of these pods"},
+		{Name: "volumes", Doc: "their volumes; for CSI, the PersistentVolume's name"},
+	}
+}
+
+func ReportUsers(f *operation.Finding, u *diskUsers) {
+	if len(u.mounts) > 0 {
+		f.Text("mountPoint", u.mounts[0])
+		f.Text("mountPoints", strings.Join(u.mounts, " "))
+	}
+	f.Int("affectedPods", int64(len(u.pods)))
+	f.Text("affectedPodUIDs", strings.Join(u.pods, " "))
+	f.Text("volumes", strings.Join(u.volumes, " "))
+}
+
+// String returns "; at /data and 2 more; 3 pods", for messages; empty if nobody uses it.
+func (u *diskUsers) String() string {
+	s := ""
+	if len(u.mounts) > 0 {
+		s = "; at " + u.mounts[0]
+		if n := len(u.mounts) - 1; n > 0 {
+			s += " and " + display.Count(n, "more mount")
+		}
+	}
+	switch {
+	case len(u.pods) == 1:
+		s += "; pod " + u.pods[0]
+	case len(u.pods) > 1:
+		s += "; " + display.Count(len(u.pods), "pod")
+	}
+	if len(u.volumes) == 1 {
+		s += "; volume " + u.volumes[0]
+	}
+	return s
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -106,4 +107,51 @@ func podsOf(u *diskUsers) string {
 	pods := *u
 	pods.mounts = nil
 	return pods.String()
+}
+
+func CheckFilesystemErrors(h operation.Host) operation.Builtin {
+	patient := operation.NewPatience()
+	return operation.Bounded(operation.Builtin{
+		Name: "check-filesystem-errors",
+		Doc: "Checks whether a filesystem has recorded errors. Verdict FilesystemErrors. ext4 and btrfs keep errors across mounts until they are checked " +
+			"or reset; other filesystems record none.",
+		Effect: operation.Check,
+		Parameters: append(filesystemParameters("any on a disk"),
+			operation.Parameter{Name: "maxAge", Doc: "ignore ext4 filesystems whose last error is older; 0s: all count", Kind: operation.Duration, Default: "0s"}),
+		Results: checkedFilesystemResults(),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			maxAge := call.Parameters.Duration("maxAge")
+			return checkFilesystem(h, ctx, patient, call, filesystemErrors, "NoFilesystemErrors", func(f *filesystem) string {
+				if f.errors() == 0 || maxAge > 0 && f.ext4 != nil && time.Since(f.ext4.Last.Time) > maxAge {
+					return ""
+				}
+				return fmt.Sprintf("%s: %s", f, f.errorText())
+			})
+		},
+	})
+}
+
+func CheckFilesystemReadonly(h operation.Host) operation.Builtin {
+	patient := operation.NewPatience()
+	return operation.Bounded(operation.Builtin{
+		Name: "check-filesystem-readonly",
+		Doc: "Checks whether a filesystem that should be writable refuses writes. Verdict FilesystemReadOnly: it stopped after an error (emergency-ro, " +
+			"shutdown, or its error policy, which some kernels do not expose), is read-only with recorded errors, or its device is read-only. A " +
+			"read-only filesystem without such a sign counts as mounted read-only on purpose.",
+		Effect:     operation.Check,
+		Parameters: filesystemParameters("any on a disk"),
+		Results:    checkedFilesystemResults(),
+		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+			return checkFilesystem(h, ctx, patient, call, "FilesystemReadOnly", "NoFilesystemReadOnly", func(f *filesystem) string {
+				if f.refusing == "" {
+					return ""
+				}
+				text := fmt.Sprintf("%s refuses writes (%s)", f, f.refusing)
+				if s := f.errorText(); s != "" {
+					text += ": " + s
+				}
+				return text
+			})
+		},
+	})
 }
