@@ -19,4 +19,3 @@
 //
 // docs/controller.md lists the RBAC rights it needs.
 package repair
-

@@ -30,4 +30,3 @@
 // Diagnoses and ConfigMaps in the system namespace, to get and update its own ConfigMap,
 // and to patch the status of Triggers.
 package start
-

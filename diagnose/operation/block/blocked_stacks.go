@@ -20,7 +20,6 @@ const (
 )
 
 func BlockedStacks(h operation.Host) operation.Builtin {
-	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{
 		Name: "blocked-stacks",
 		Doc: "Lists tasks in uninterruptible sleep, longest first, or one task: kernel stack, start of the sleep, owner, and what it waits for according " +
@@ -52,15 +51,13 @@ func BlockedStacks(h operation.Host) operation.Builtin {
 			{Name: "source", Doc: "mounted source: device or NFS export"},
 			operation.NoteResult(),
 		}, process.OwnerResults()...),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return blockedStacks(h, ctx, patient, call)
-		},
+		Run: host{h, operation.NewPatience()}.blockedStacks,
 	})
 }
 
-func blockedStacks(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call) (operation.Output, error) {
+func (h host) blockedStacks(ctx context.Context, call *operation.Call) (operation.Output, error) {
 	f := operation.NewFinding()
-	tasks, err := tasksToLookAt(h, ctx, call.Parameters, f)
+	tasks, err := h.tasksToLookAt(ctx, call.Parameters, f)
 	if err != nil {
 		return operation.Output{}, err
 	}
@@ -80,13 +77,13 @@ func blockedStacks(h operation.Host, ctx context.Context, patient operation.Pati
 		if err := ctx.Err(); err != nil {
 			return operation.Output{}, context.Cause(ctx)
 		}
-		explain(h, ctx, patient, t, f)
+		h.explain(ctx, t, f)
 	}
 	f.Int("blockedCount", int64(count))
 	if call.Parameters["pid"] != "" {
 		tasks[0].heldBy(int(call.Parameters.Int("holderPID")))
 	}
-	holder := holderStack(h, ctx, patient, call.Parameters, f)
+	holder := h.holderStack(ctx, call.Parameters, f)
 	err = f.Artifact(call, "stacks.txt", func(w *operation.Page) {
 		if holder != nil {
 			w.Printf("# holds the lock\n")
@@ -108,14 +105,14 @@ func blockedStacks(h operation.Host, ctx context.Context, patient operation.Pati
 
 // tasksToLookAt returns the task that the parameters name, in any state, or all tasks in state D:
 // those blocked longest first, then those with unknown duration.
-func tasksToLookAt(h operation.Host, ctx context.Context, v operation.Values, f *operation.Finding) (tasks []*blockedTask, err error) {
+func (h host) tasksToLookAt(ctx context.Context, v operation.Values, f *operation.Finding) (tasks []*blockedTask, err error) {
 	ran := newLastRan(h.FS)
 	if v["pid"] != "" {
-		stat, err := process.Task(h, v)
+		stat, err := process.Task(h.Host, v)
 		if err != nil {
 			return nil, err
 		}
-		return []*blockedTask{lookAtBlockedTask(h, stat, ran)}, nil
+		return []*blockedTask{h.lookAtBlockedTask(stat, ran)}, nil
 	}
 	pids, err := h.FS.PIDs()
 	if err != nil {
@@ -135,7 +132,7 @@ func tasksToLookAt(h operation.Host, ctx context.Context, v operation.Values, f 
 			if err != nil || stat.State != 'D' {
 				continue
 			}
-			t := lookAtBlockedTask(h, stat, ran)
+			t := h.lookAtBlockedTask(stat, ran)
 			t.tgid = pid
 			if t.known && t.blockedFor < atLeast {
 				brief++
@@ -154,7 +151,7 @@ func tasksToLookAt(h operation.Host, ctx context.Context, v operation.Values, f 
 }
 
 // holderStack describes the lock holder, if the parameters name one.
-func holderStack(h operation.Host, ctx context.Context, patient operation.Patience, v operation.Values, f *operation.Finding) *blockedTask {
+func (h host) holderStack(ctx context.Context, v operation.Values, f *operation.Finding) *blockedTask {
 	if v["holderPID"] == "" {
 		return nil
 	}
@@ -165,8 +162,8 @@ func holderStack(h operation.Host, ctx context.Context, patient operation.Patien
 		f.Note("can't examine the holder %d: %v", pid, err)
 		return nil
 	}
-	t := lookAtBlockedTask(h, stat, newLastRan(h.FS))
-	explain(h, ctx, patient, t, f)
+	t := h.lookAtBlockedTask(stat, newLastRan(h.FS))
+	h.explain(ctx, t, f)
 	return t
 }
 

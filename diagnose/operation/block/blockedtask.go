@@ -17,6 +17,12 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
 
+// host is the node. Looks that may hang in the kernel are made with patience.
+type host struct {
+	operation.Host
+	patient operation.Patience
+}
+
 // blockedTask is a sleeping task, and what is known about its reason.
 type blockedTask struct {
 	pid, tgid  int // tgid 0: unknown
@@ -42,7 +48,7 @@ type taskFile struct {
 	source     string
 }
 
-func lookAtBlockedTask(h operation.Host, stat hostfs.Stat, ran *lastRan) *blockedTask {
+func (h host) lookAtBlockedTask(stat hostfs.Stat, ran *lastRan) *blockedTask {
 	t := &blockedTask{
 		pid: int(stat.PID), comm: display.Safe(stat.Comm, 64), state: stat.State, startTime: stat.StartTime,
 	}
@@ -54,8 +60,8 @@ func lookAtBlockedTask(h operation.Host, stat hostfs.Stat, ran *lastRan) *blocke
 
 // explain reads what shows why the task sleeps. Each read may hang, because the task may hold the
 // lock that it needs. None touches the task's memory, so there is no command line.
-func explain(h operation.Host, ctx context.Context, patient operation.Patience, t *blockedTask, f *operation.Finding) {
-	asleep, err := operation.Look(ctx, patient, operation.LookLimit, func() (sleep, error) { return sleepOf(h, t.pid) })
+func (h host) explain(ctx context.Context, t *blockedTask, f *operation.Finding) {
+	asleep, err := operation.Look(ctx, h.patient, operation.LookLimit, func() (sleep, error) { return h.sleepOf(t.pid) })
 	if t.unread = err; err != nil {
 		f.Note("kernel stacks can't be read (needs CAP_SYS_ADMIN): %v; using wait channels instead", err)
 	}
@@ -72,15 +78,15 @@ func explain(h operation.Host, ctx context.Context, patient operation.Patience, 
 	if task, err := h.FS.Task(t.pid); err == nil {
 		t.tgid = int(task.TGID)
 	}
-	t.owner, err = process.PatientOwner(h, ctx, patient, t.pid)
+	t.owner, err = process.PatientOwner(ctx, h.Host, h.patient, t.pid)
 	if err != nil && !process.IsGone(err) {
 		f.Note("can't determine the owner of %s: %v", process.TaskName(t.comm, t.pid), err)
 	}
 	if t.waitsElsewhere() {
 		return
 	}
-	if t.file = fileOf(h, t.pid, asleep.call); t.file == nil {
-		t.file = fileOfThread(h, t)
+	if t.file = h.fileOf(t.pid, asleep.call); t.file == nil {
+		t.file = h.fileOfThread(t)
 	}
 }
 
@@ -100,7 +106,7 @@ type sleep struct {
 
 // sleepOf reads where a task sleeps. It returns an error if the frames can't be read, but none if
 // the task has ended.
-func sleepOf(h operation.Host, pid int) (s sleep, err error) {
+func (h host) sleepOf(pid int) (s sleep, err error) {
 	if s.frames, err = h.FS.KernelStack(pid); process.IsGone(err) { // the kernel may lack the file, or the task has ended
 		if _, statErr := h.FS.Stat(pid); process.IsGone(statErr) {
 			return s, nil
@@ -125,7 +131,7 @@ func (t *blockedTask) heldBy(holder int) {
 
 // fileOf returns the file that the task's system call works on; nil if it is in no system call that
 // takes a file.
-func fileOf(h operation.Host, tid int, call *hostfs.Syscall) *taskFile {
+func (h host) fileOf(tid int, call *hostfs.Syscall) *taskFile {
 	if call == nil || !takesFile(call.Number) {
 		return nil
 	}
@@ -158,12 +164,12 @@ func fileOf(h operation.Host, tid int, call *hostfs.Syscall) *taskFile {
 }
 
 // fileOfThread returns the filesystem that a kernel thread works for, if its name shows it.
-func fileOfThread(h operation.Host, t *blockedTask) *taskFile {
+func (h host) fileOfThread(t *blockedTask) *taskFile {
 	status, err := h.FS.ProcStatus(t.pid)
 	if err != nil || !status.KernelThread { // a process can have any name
 		return nil
 	}
-	name, path := threadsDevice(h, t.comm)
+	name, path := h.threadsDevice(t.comm)
 	major, minor, err := h.FS.DeviceNumber(name)
 	if err != nil {
 		return nil
@@ -180,7 +186,7 @@ func fileOfThread(h operation.Host, t *blockedTask) *taskFile {
 // threadsDevice returns the device in the name of a kernel thread: jbd2/sda1-8, xfsaild/sda1,
 // kworker/u8:3+flush-8:0. A thread that does the I/O of a loop device (kworker/u8:0+loop1) works on
 // its backing file, whose path is returned, too.
-func threadsDevice(h operation.Host, comm string) (name, path string) {
+func (h host) threadsDevice(comm string) (name, path string) {
 	if rest, ok := strings.CutPrefix(comm, "jbd2/"); ok {
 		return rest[:max(0, strings.LastIndexByte(rest, '-'))], "" // the journal's inode follows
 	}

@@ -40,25 +40,23 @@ func CheckDiskStalled(h operation.Host) operation.Builtin {
 			{Name: "stalledDevices", Doc: "all stalled devices, including those stacked above"},
 			operation.NoteResult(),
 		}, disk.UserResults()...),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return checkDiskStalled(h, ctx, call)
-		},
+		Run: host{h, operation.NewPatience()}.checkDiskStalled,
 	})
 }
 
-func checkDiskStalled(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
+func (h host) checkDiskStalled(ctx context.Context, call *operation.Call) (operation.Output, error) {
 	f := operation.NewFinding()
-	if err := blockedElsewhere(h, call.Parameters); err != nil {
+	if err := h.blockedElsewhere(call.Parameters); err != nil {
 		return operation.Output{}, err
 	}
-	disks, skipped, err := disksToLookAt(h, call.Parameters["device"])
+	disks, skipped, err := h.disksToLookAt(call.Parameters["device"])
 	if err != nil {
 		return operation.Output{}, err
 	}
 	if len(skipped) > 0 {
 		f.Note("%s", notExamined(skipped))
 	}
-	before := diskStats(h, disks, f)
+	before := h.diskStats(disks, f)
 	if len(before) == 0 {
 		return operation.Output{}, fmt.Errorf("can't read counters of %s: %s", strings.Join(disks, ", "), strings.Join(f.Notes, "; "))
 	}
@@ -66,7 +64,7 @@ func checkDiskStalled(h operation.Host, ctx context.Context, call *operation.Cal
 	if err := operation.Pause(ctx, call.Parameters.Duration("window")); err != nil {
 		return operation.Output{}, err
 	}
-	after := diskStats(h, disks, f)
+	after := h.diskStats(disks, f)
 	window := time.Since(began)
 	var stalled []string
 	var busy []string
@@ -86,7 +84,7 @@ func checkDiskStalled(h operation.Host, ctx context.Context, call *operation.Cal
 	}
 	slices.SortStableFunc(stalled, func(a, b string) int { return cmp.Compare(after[b].InFlight, after[a].InFlight) })
 	f.Text("stalledDevices", strings.Join(stalled, " "))
-	device := lowest(h, stalled)
+	device := h.lowest(stalled)
 	f.Text("device", device)
 	if major, minor, err := h.FS.DeviceNumber(device); err == nil {
 		f.Text("deviceNumber", fmt.Sprintf("%d:%d", major, minor))
@@ -97,7 +95,7 @@ func checkDiskStalled(h operation.Host, ctx context.Context, call *operation.Cal
 	if err != nil {
 		f.Note("can't determine the mounts on it: %v", err)
 	}
-	users := disk.UsersOf(h, table, device)
+	users := disk.UsersOf(h.Host, table, device)
 	disk.ReportUsers(f, &users)
 	return f.Output(operation.VerdictOf("DiskStalled", "%s: %d in flight, none done in %s%s%s",
 		device, after[device].InFlight, window.Truncate(100*time.Millisecond), waiterOf(call.Parameters), users.String())), nil
@@ -105,7 +103,7 @@ func checkDiskStalled(h operation.Host, ctx context.Context, call *operation.Cal
 
 // blockedElsewhere refutes all disks as the cause if the task waits for a lock whose holder does
 // not wait for a disk.
-func blockedElsewhere(h operation.Host, v operation.Values) error {
+func (h host) blockedElsewhere(v operation.Values) error {
 	if v["device"] != "" || v["waitsFor"] != hostfs.WaitLock || v["holderPID"] == "" {
 		return nil
 	}
@@ -132,7 +130,7 @@ func waiterOf(v operation.Values) string {
 
 // disksToLookAt returns the disks that a device consists of, all of which keep counters. Without a
 // device it returns all disks; those in skipped keep no counters.
-func disksToLookAt(h operation.Host, device string) (disks, skipped []string, err error) {
+func (h host) disksToLookAt(device string) (disks, skipped []string, err error) {
 	off := func(name string) bool { return h.FS.DiskValue(name, "queue/iostats") == "0" }
 	if device == "" {
 		all, err := h.FS.Disks()
@@ -174,7 +172,7 @@ func notExamined(disks []string) string {
 
 // diskStats reads the counters of disks. It notes those that can't be read, but not those that are
 // gone.
-func diskStats(h operation.Host, disks []string, f *operation.Finding) map[string]hostfs.DiskStat {
+func (h host) diskStats(disks []string, f *operation.Finding) map[string]hostfs.DiskStat {
 	stats := make(map[string]hostfs.DiskStat, len(disks))
 	for _, name := range disks {
 		s, err := h.FS.DiskStat(name)
@@ -205,7 +203,7 @@ func notStalled(disks, skipped, busy []string, stats map[string]hostfs.DiskStat,
 }
 
 // lowest returns the first of the stalled devices that has no stalled device below.
-func lowest(h operation.Host, stalled []string) string {
+func (h host) lowest(stalled []string) string {
 	for _, name := range stalled {
 		below, err := h.FS.Below(name)
 		if err != nil || !slices.ContainsFunc(below[1:], func(b string) bool { return slices.Contains(stalled, b) }) {

@@ -14,7 +14,7 @@ import (
 )
 
 func CheckFilesystemFrozen(h operation.Host) operation.Builtin {
-	patient := operation.NewPatience()
+	in := host{h, operation.NewPatience()}
 	return operation.Bounded(operation.Builtin{
 		Name: "check-filesystem-frozen",
 		Doc: "Checks whether tasks wait to write to a frozen filesystem. Verdict FilesystemFrozen. The kernel does not expose which filesystems are " +
@@ -29,7 +29,7 @@ func CheckFilesystemFrozen(h operation.Host) operation.Builtin {
 		}, blockedByResults()...),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			f := operation.NewFinding()
-			tasks, others, err := runBlockedBy(h, ctx, patient, call, hostfs.WaitFrozenFilesystem, f)
+			tasks, others, err := in.runBlockedBy(ctx, call, hostfs.WaitFrozenFilesystem, f)
 			if err != nil {
 				return operation.Output{}, err
 			}
@@ -73,8 +73,8 @@ func blockedParameters() []operation.Parameter {
 // runBlockedBy returns the tasks that wait for one kind of thing, longest first, and a description
 // of all blocked tasks. A task that the parameters name counts, however short its sleep. It writes
 // the tasks found to stacks.txt.
-func runBlockedBy(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call, kind string, f *operation.Finding) (tasks []*blockedTask, others string, err error) {
-	all, err := tasksToLookAt(h, ctx, call.Parameters, f)
+func (h host) runBlockedBy(ctx context.Context, call *operation.Call, kind string, f *operation.Finding) (tasks []*blockedTask, others string, err error) {
+	all, err := h.tasksToLookAt(ctx, call.Parameters, f)
 	switch {
 	case errors.Is(err, process.ErrTaskGone):
 		return nil, err.Error(), nil
@@ -91,7 +91,7 @@ func runBlockedBy(h operation.Host, ctx context.Context, patient operation.Patie
 		if ctx.Err() != nil {
 			return nil, "", context.Cause(ctx)
 		}
-		explain(h, ctx, patient, t, f)
+		h.explain(ctx, t, f)
 		switch {
 		case t.cause.Kind == kind:
 			tasks = append(tasks, t)

@@ -12,7 +12,6 @@ import (
 )
 
 func CheckLockHolder(h operation.Host) operation.Builtin {
-	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{
 		Name: "check-lock-holder",
 		Doc: "Checks whether a blocked task waits for a kernel lock with a known holder. Verdict LockHeld, which names the holder, its owner and what it " +
@@ -33,20 +32,18 @@ func CheckLockHolder(h operation.Host) operation.Builtin {
 			{Name: "holderCgroup", Doc: "its cgroup"},
 			operation.NoteResult(),
 		},
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return checkLockHolder(h, ctx, patient, call)
-		},
+		Run: host{h, operation.NewPatience()}.checkLockHolder,
 	})
 }
 
-func checkLockHolder(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call) (operation.Output, error) {
+func (h host) checkLockHolder(ctx context.Context, call *operation.Call) (operation.Output, error) {
 	f := operation.NewFinding()
 	v := call.Parameters
 	if v["holderPID"] == "" {
 		return operation.Output{}, operation.RefutedBy("NoKnownLockHolder", "no lock holder was given: the task waits for no lock whose holder the kernel records")
 	}
 	pid := int(v.Int("holderPID"))
-	waits, waiter, err := lockWaiter(h, ctx, patient, v, f)
+	waits, waiter, err := h.lockWaiter(ctx, v, f)
 	if err != nil {
 		return operation.Output{}, err
 	}
@@ -60,8 +57,8 @@ func checkLockHolder(h operation.Host, ctx context.Context, patient operation.Pa
 		return operation.Output{}, operation.RefutedBy("LockHolderGone", "the holder %d has ended: %s reused its PID after the wait began",
 			pid, process.TaskName(stat.Comm, pid))
 	}
-	holder := lookAtBlockedTask(h, stat, newLastRan(h.FS))
-	explain(h, ctx, patient, holder, f)
+	holder := h.lookAtBlockedTask(stat, newLastRan(h.FS))
+	h.explain(ctx, holder, f)
 	reportHolder(f, holder)
 	if err := f.Artifact(call, "holder.txt", func(w *operation.Page) {
 		holder.write(w)
@@ -75,23 +72,23 @@ func checkLockHolder(h operation.Host, ctx context.Context, patient operation.Pa
 }
 
 // lockWaiter inspects the waiting task, if one is given, and describes what it waits for.
-func lockWaiter(h operation.Host, ctx context.Context, patient operation.Patience, v operation.Values, f *operation.Finding) (waits string, t *blockedTask, err error) {
+func (h host) lockWaiter(ctx context.Context, v operation.Values, f *operation.Finding) (waits string, t *blockedTask, err error) {
 	if v["pid"] == "" {
 		return "a kernel lock is", nil, nil
 	}
-	stat, err := process.Task(h, v)
+	stat, err := process.Task(h.Host, v)
 	switch {
 	case errors.Is(err, process.ErrTaskGone):
 		return "", nil, operation.RefutedBy("TaskNotBlocked", "%v", err)
 	case err != nil:
 		return "", nil, err
 	}
-	t = lookAtBlockedTask(h, stat, newLastRan(h.FS))
+	t = h.lookAtBlockedTask(stat, newLastRan(h.FS))
 	name := process.TaskName(stat.Comm, int(stat.PID))
 	if stat.State != 'D' {
 		return "", nil, operation.RefutedBy("TaskNotBlocked", "%s is now in state %c", name, stat.State)
 	}
-	explain(h, ctx, patient, t, f)
+	h.explain(ctx, t, f)
 	t.heldBy(int(v.Int("holderPID")))
 	if t.cause.Kind != hostfs.WaitLock {
 		return "", nil, operation.RefutedBy("NoKnownLockHolder", "%s waits for %s: %s", name, t.cause.Kind, t.cause.String())

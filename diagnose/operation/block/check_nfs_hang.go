@@ -14,7 +14,6 @@ import (
 )
 
 func CheckNFSHang(h operation.Host) operation.Builtin {
-	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{
 		Name: "check-nfs-hang",
 		Doc: "Checks whether an NFS server does not answer. Verdict NFSServerSilent: tasks are blocked in the NFS client, or requests are sent, and no " +
@@ -29,13 +28,11 @@ func CheckNFSHang(h operation.Host) operation.Builtin {
 			{Name: "sent", Doc: "requests sent during window"},
 			{Name: "timeouts", Doc: "requests that timed out since the mount"},
 		}, blockedByResults()...),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return checkNFSHang(h, ctx, patient, call)
-		},
+		Run: host{h, operation.NewPatience()}.checkNFSHang,
 	})
 }
 
-func checkNFSHang(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call) (operation.Output, error) {
+func (h host) checkNFSHang(ctx context.Context, call *operation.Call) (operation.Output, error) {
 	f := operation.NewFinding()
 	before, unread := h.FS.NFSMounts()
 	if unread == nil && len(before) == 0 {
@@ -50,7 +47,7 @@ func checkNFSHang(h operation.Host, ctx context.Context, patient operation.Patie
 		before, after = nil, nil
 	}
 	// This comes after the window: tasks that are blocked now got no answer within it.
-	tasks, others, err := runBlockedBy(h, ctx, patient, call, hostfs.WaitNFS, f)
+	tasks, others, err := h.runBlockedBy(ctx, call, hostfs.WaitNFS, f)
 	if err != nil {
 		return operation.Output{}, err
 	}

@@ -14,7 +14,6 @@ import (
 )
 
 func CheckDiskFailing(h operation.Host) operation.Builtin {
-	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{
 		Name: "check-disk-failing",
 		Doc: "Checks whether a disk shows signs of hardware failure. Verdict DiskFailing, with the evidence: the driver has given up on the device; its NVMe " +
@@ -36,9 +35,7 @@ func CheckDiskFailing(h operation.Host) operation.Builtin {
 			{Name: "lastLogError", Doc: "last of them"},
 			operation.NoteResult(),
 		}, UserResults()...),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return checkDiskFailing(h, ctx, patient, call)
-		},
+		Run: host{h, operation.NewPatience()}.checkDiskFailing,
 	})
 }
 
@@ -50,16 +47,16 @@ type failingDisk struct {
 	unseen []string // what could not be checked
 }
 
-func checkDiskFailing(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call) (operation.Output, error) {
+func (h host) checkDiskFailing(ctx context.Context, call *operation.Call) (operation.Output, error) {
 	f := operation.NewFinding()
-	disks, err := hardwareOf(h, call.Parameters)
+	disks, err := h.hardwareOf(call.Parameters)
 	if err != nil {
 		return operation.Output{}, err
 	}
 	if len(disks) == 0 {
 		return operation.Output{}, operation.RefutedBy("NoDiskFailing", "this node has no local disk")
 	}
-	logs, err := diskLogs(h, ctx, call.Parameters.Duration("maxAge"), f)
+	logs, err := h.diskLogs(ctx, call.Parameters.Duration("maxAge"), f)
 	if err != nil {
 		f.Note("%v", err)
 	}
@@ -72,11 +69,11 @@ func checkDiskFailing(h operation.Host, ctx context.Context, patient operation.P
 		if ctx.Err() != nil {
 			return operation.Output{}, context.Cause(ctx)
 		}
-		d := &failingDisk{diskHealth: readDiskHealth(h, name, logs, table)}
+		d := &failingDisk{diskHealth: h.readDiskHealth(name, logs, table)}
 		d.judge(int(call.Parameters.Int("minErrors")), call.Parameters.Duration("maxAge"), logs != nil)
 		if d.gone {
 			d.unseen = append(d.unseen, "this node has no such device (any more)")
-		} else if health, err := health(h, ctx, patient, name); err != nil {
+		} else if health, err := h.health(ctx, name); err != nil {
 			d.unseen = append(d.unseen, "health log "+err.Error())
 		} else {
 			d.judgeNVMe(&health)
@@ -101,7 +98,7 @@ func checkDiskFailing(h operation.Host, ctx context.Context, patient operation.P
 	f.Text("failingDisks", strings.Join(names, " "))
 	f.Text("evidence", strings.Join(worst.signs, "; "))
 	var identity []string
-	for _, fact := range identify(h, worst.name) {
+	for _, fact := range h.identify(worst.name) {
 		if fact.name == "model" || fact.name == "serial" {
 			f.Text(fact.name, fact.value)
 			identity = append(identity, fact.value)
@@ -113,7 +110,7 @@ func checkDiskFailing(h operation.Host, ctx context.Context, patient operation.P
 	for _, s := range worst.unseen {
 		f.Note("%s", s)
 	}
-	users := UsersOf(h, table, worst.name)
+	users := UsersOf(h.Host, table, worst.name)
 	ReportUsers(f, &users)
 	name := worst.name
 	if len(identity) > 0 {

@@ -23,8 +23,8 @@ func checkedFilesystemResults() []operation.Result {
 
 // checkFilesystem runs a check with the verdict yes for filesystems for which says returns a text.
 // If there are none, it is refuted with the reason no.
-func checkFilesystem(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call, yes, no string, says func(*filesystem) string) (operation.Output, error) {
-	list, err := filesystems(h, call.Parameters, false)
+func (h host) checkFilesystem(ctx context.Context, call *operation.Call, yes, no string, says func(*filesystem) string) (operation.Output, error) {
+	list, err := h.filesystems(call.Parameters, false)
 	if errors.Is(err, errNotMounted) {
 		return operation.Output{}, operation.RefutedBy(no, "%v", err)
 	}
@@ -41,7 +41,7 @@ func checkFilesystem(h operation.Host, ctx context.Context, patient operation.Pa
 	var found []*filesystem
 	var text []string
 	for _, fs := range list {
-		err := seeStopped(h, ctx, patient, fs)
+		err := h.seeStopped(ctx, fs)
 		s := says(fs)
 		if err != nil {
 			if len(list) == 1 && s == "" || ctx.Err() != nil {
@@ -70,7 +70,7 @@ func checkFilesystem(h operation.Host, ctx context.Context, patient operation.Pa
 		if err != nil {
 			f.Note("can't determine the mounts on it: %v", err)
 		}
-		users = UsersOf(h, table, first.device)
+		users = UsersOf(h.Host, table, first.device)
 	}
 	users.mounts = operation.AddOnce(users.mounts, first.shownPath())
 	ReportUsers(f, &users)
@@ -110,7 +110,7 @@ func podsOf(u *diskUsers) string {
 }
 
 func CheckFilesystemErrors(h operation.Host) operation.Builtin {
-	patient := operation.NewPatience()
+	in := host{h, operation.NewPatience()}
 	return operation.Bounded(operation.Builtin{
 		Name: "check-filesystem-errors",
 		Doc: "Checks whether a filesystem has recorded errors. Verdict FilesystemErrors. ext4 and btrfs keep errors across mounts until they are checked " +
@@ -121,7 +121,7 @@ func CheckFilesystemErrors(h operation.Host) operation.Builtin {
 		Results: checkedFilesystemResults(),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			maxAge := call.Parameters.Duration("maxAge")
-			return checkFilesystem(h, ctx, patient, call, filesystemErrors, "NoFilesystemErrors", func(f *filesystem) string {
+			return in.checkFilesystem(ctx, call, filesystemErrors, "NoFilesystemErrors", func(f *filesystem) string {
 				if f.errors() == 0 || maxAge > 0 && f.ext4 != nil && time.Since(f.ext4.Last.Time) > maxAge {
 					return ""
 				}
@@ -132,7 +132,7 @@ func CheckFilesystemErrors(h operation.Host) operation.Builtin {
 }
 
 func CheckFilesystemReadonly(h operation.Host) operation.Builtin {
-	patient := operation.NewPatience()
+	in := host{h, operation.NewPatience()}
 	return operation.Bounded(operation.Builtin{
 		Name: "check-filesystem-readonly",
 		Doc: "Checks whether a filesystem that should be writable refuses writes. Verdict FilesystemReadOnly: it stopped after an error (emergency-ro, " +
@@ -142,7 +142,7 @@ func CheckFilesystemReadonly(h operation.Host) operation.Builtin {
 		Parameters: filesystemParameters("any on a disk"),
 		Results:    checkedFilesystemResults(),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return checkFilesystem(h, ctx, patient, call, "FilesystemReadOnly", "NoFilesystemReadOnly", func(f *filesystem) string {
+			return in.checkFilesystem(ctx, call, "FilesystemReadOnly", "NoFilesystemReadOnly", func(f *filesystem) string {
 				if f.refusing == "" {
 					return ""
 				}

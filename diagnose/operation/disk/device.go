@@ -13,6 +13,12 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
+// host is the node. Looks that may hang in the kernel are made with patience.
+type host struct {
+	operation.Host
+	patient operation.Patience
+}
+
 // diskParameters returns the parameters that name a disk.
 func diskParameters(doc string) []operation.Parameter {
 	return []operation.Parameter{
@@ -23,7 +29,7 @@ func diskParameters(doc string) []operation.Parameter {
 }
 
 // diskOf returns the device that the parameters name, which may be gone; empty if they name none.
-func diskOf(h operation.Host, v operation.Values) (string, error) {
+func (h host) diskOf(v operation.Values) (string, error) {
 	switch {
 	case v["device"] != "":
 		return v["device"], nil
@@ -34,7 +40,7 @@ func diskOf(h operation.Host, v operation.Values) (string, error) {
 		}
 		return h.FS.Device(major, minor).Name, nil
 	case v["mountPoint"] != "":
-		list, err := filesystems(h, v, true)
+		list, err := h.filesystems(v, true)
 		if err != nil {
 			return "", err
 		}
@@ -48,7 +54,7 @@ func diskOf(h operation.Host, v operation.Values) (string, error) {
 
 // hardware returns the lowest devices that a device consists of: those with nothing below. There is
 // at least one.
-func hardware(h operation.Host, device string) ([]string, error) {
+func (h host) hardware(device string) ([]string, error) {
 	below, err := h.FS.Below(device)
 	if err != nil {
 		return nil, fmt.Errorf("find device %q: %w", device, err)
@@ -64,21 +70,21 @@ func hardware(h operation.Host, device string) ([]string, error) {
 }
 
 // namedHardware returns the device that the parameters must name, and its hardware.
-func namedHardware(h operation.Host, v operation.Values) (device string, disks []string, err error) {
-	device, err = diskOf(h, v)
+func (h host) namedHardware(v operation.Values) (device string, disks []string, err error) {
+	device, err = h.diskOf(v)
 	switch {
 	case err != nil:
 		return "", nil, err
 	case device == "":
 		return "", nil, errors.New("parameter device, deviceNumber or mountPoint is required")
 	}
-	disks, err = hardware(h, device)
+	disks, err = h.hardware(device)
 	return device, disks, err
 }
 
 // allHardware returns all disks except volumes on others, loop and RAM disks, and disks without a
 // size.
-func allHardware(h operation.Host) ([]string, error) {
+func (h host) allHardware() ([]string, error) {
 	disks, err := h.FS.Disks()
 	if err != nil {
 		return nil, fmt.Errorf("list disks: %w", err)
@@ -110,7 +116,7 @@ func UsersOf(h operation.Host, table *hostfs.MountTable, devices ...string) (u d
 	volumes := podVolumes()
 	for _, device := range devices {
 		above, _ := h.FS.Above(device) // nothing is mounted on a device that is gone
-		on := mountedOn(h, above)
+		on := host{Host: h}.mountedOn(above)
 		var paths []string
 		for _, m := range table.Mounts() {
 			if on(&m) {

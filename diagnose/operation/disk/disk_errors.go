@@ -44,9 +44,7 @@ func DiskErrors(h operation.Host) operation.Builtin {
 			{Name: "filesystemErrors", Doc: "errors recorded by filesystems on it"},
 			operation.NoteResult(),
 		},
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return diskErrors(h, ctx, call)
-		},
+		Run: host{h, operation.NewPatience()}.diskErrors,
 	})
 }
 
@@ -63,13 +61,13 @@ type diskHealth struct {
 	filesystem []string // errors recorded by filesystems on it
 }
 
-func diskErrors(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
+func (h host) diskErrors(ctx context.Context, call *operation.Call) (operation.Output, error) {
 	f := operation.NewFinding()
-	disks, err := hardwareOf(h, call.Parameters)
+	disks, err := h.hardwareOf(call.Parameters)
 	if err != nil {
 		return operation.Output{}, err
 	}
-	logs, err := diskLogs(h, ctx, call.Parameters.Duration("maxAge"), f)
+	logs, err := h.diskLogs(ctx, call.Parameters.Duration("maxAge"), f)
 	if err != nil {
 		if ctx.Err() != nil {
 			return operation.Output{}, err
@@ -82,7 +80,7 @@ func diskErrors(h operation.Host, ctx context.Context, call *operation.Call) (op
 	}
 	list := make([]*diskHealth, 0, len(disks))
 	for _, name := range disks {
-		list = append(list, readDiskHealth(h, name, logs, table))
+		list = append(list, h.readDiskHealth(name, logs, table))
 	}
 	slices.SortStableFunc(list, func(a, b *diskHealth) int { return cmp.Compare(b.weight(), a.weight()) })
 	f.Text("disks", strings.Join(disks, " "))
@@ -105,22 +103,22 @@ func diskErrors(h operation.Host, ctx context.Context, call *operation.Call) (op
 // hardwareOf returns the hardware below the device that the parameters name, or all disks. It
 // returns the device itself if no hardware below it is known (loop), or if it is gone: the kernel
 // log still has its errors.
-func hardwareOf(h operation.Host, v operation.Values) ([]string, error) {
-	device, err := diskOf(h, v)
+func (h host) hardwareOf(v operation.Values) ([]string, error) {
+	device, err := h.diskOf(v)
 	if err != nil {
 		return nil, err
 	}
 	if device == "" {
-		return allHardware(h)
+		return h.allHardware()
 	}
-	disks, err := hardware(h, device)
+	disks, err := h.hardware(device)
 	if errors.Is(err, fs.ErrNotExist) {
 		return []string{device}, nil
 	}
 	return disks, err
 }
 
-func readDiskHealth(h operation.Host, name string, logs map[string]*diskLog, table *hostfs.MountTable) *diskHealth {
+func (h host) readDiskHealth(name string, logs map[string]*diskLog, table *hostfs.MountTable) *diskHealth {
 	d := &diskHealth{
 		name:     name,
 		state:    h.FS.DiskValue(name, "device/state"),
@@ -137,10 +135,10 @@ func readDiskHealth(h operation.Host, name string, logs map[string]*diskLog, tab
 	d.gone = errors.Is(err, fs.ErrNotExist)
 	for _, upper := range above {
 		if n := h.FS.DiskValue(upper, "md/degraded"); n != "" && n != "0" {
-			d.arrays = append(d.arrays, calledAs(h, upper)+" is missing "+n)
+			d.arrays = append(d.arrays, h.calledAs(upper)+" is missing "+n)
 		}
 	}
-	for _, f := range selectFilesystems(h, table, mountedOn(h, above)) {
+	for _, f := range h.selectFilesystems(table, h.mountedOn(above)) {
 		if f.errors() > 0 {
 			d.filesystem = append(d.filesystem, f.String()+": "+f.errorText())
 		}
@@ -262,7 +260,7 @@ func scsiDiskLine() *regexp.Regexp {
 
 // diskLogs reads the disk errors of the last maxAge from the kernel log, by disk name. If a name was
 // given to another SCSI disk, it has only the errors of the last one.
-func diskLogs(h operation.Host, ctx context.Context, maxAge time.Duration, f *operation.Finding) (map[string]*diskLog, error) {
+func (h host) diskLogs(ctx context.Context, maxAge time.Duration, f *operation.Finding) (map[string]*diskLog, error) {
 	logs, form := map[string]*diskLog{}, diskErrorLine()
 	sized, scsi := map[string]*diskLog{}, scsiDiskLine() // sized: since the line of the disk's capacity
 	lost, err := h.FS.KernelLog(ctx, func(r *hostfs.KernelRecord) bool {

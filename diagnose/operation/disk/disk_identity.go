@@ -41,12 +41,12 @@ func DiskIdentity(h operation.Host) operation.Builtin {
 			{Name: "backingFile", Doc: "file behind a loop device"},
 			operation.NoteResult(),
 		}, UserResults()...),
-		Run: func(_ context.Context, call *operation.Call) (operation.Output, error) { return diskIdentity(h, call) },
+		Run: host{Host: h}.diskIdentity,
 	})
 }
 
-func diskIdentity(h operation.Host, call *operation.Call) (operation.Output, error) {
-	device, disks, err := namedHardware(h, call.Parameters)
+func (h host) diskIdentity(_ context.Context, call *operation.Call) (operation.Output, error) {
+	device, disks, err := h.namedHardware(call.Parameters)
 	if err != nil {
 		return operation.Output{}, err
 	}
@@ -61,13 +61,13 @@ func diskIdentity(h operation.Host, call *operation.Call) (operation.Output, err
 	}
 	names := make([]string, len(stack))
 	for i, name := range stack {
-		names[i] = calledAs(h, name)
+		names[i] = h.calledAs(name)
 	}
 	f.Text("stack", strings.Join(names, " > "))
 	f.Text("disks", strings.Join(disks, " "))
 	if len(disks) > 0 {
 		f.Text("disk", disks[0])
-		for _, fact := range identify(h, disks[0]) {
+		for _, fact := range h.identify(disks[0]) {
 			f.Text(fact.name, fact.value)
 		}
 	}
@@ -76,12 +76,12 @@ func diskIdentity(h operation.Host, call *operation.Call) (operation.Output, err
 		f.Note("can't determine the mounts on it: %v", err)
 	}
 	// Other users of the same hardware fail with it.
-	users := UsersOf(h, table, append([]string{device}, disks...)...)
+	users := UsersOf(h.Host, table, append([]string{device}, disks...)...)
 	ReportUsers(f, &users)
 	err = f.Artifact(call, "disks.txt", func(w *operation.Page) {
 		for _, name := range stack {
-			w.Printf("%s", calledAs(h, name))
-			for _, fact := range identify(h, name) {
+			w.Printf("%s", h.calledAs(name))
+			for _, fact := range h.identify(name) {
 				w.Printf(" %s=%q", fact.name, fact.value)
 			}
 			w.Printf("\n")
@@ -94,7 +94,7 @@ func diskIdentity(h operation.Host, call *operation.Call) (operation.Output, err
 }
 
 // calledAs returns a device's kernel name, followed by a volume's own name or an array's level.
-func calledAs(h operation.Host, device string) string {
+func (h host) calledAs(device string) string {
 	if name := h.FS.DiskValue(device, "dm/name"); name != "" {
 		return device + " (" + name + ")"
 	}
@@ -109,7 +109,7 @@ type diskFact struct{ name, value string }
 
 // identify reads the properties of a device from sysfs, in the order of the results. It leaves out
 // unknown ones.
-func identify(h operation.Host, device string) []diskFact {
+func (h host) identify(device string) []diskFact {
 	value := func(files ...string) string {
 		for _, file := range files {
 			if s := h.FS.DiskValue(device, file); s != "" {
@@ -121,10 +121,10 @@ func identify(h operation.Host, device string) []diskFact {
 	sectors, _ := strconv.ParseUint(value("size"), 10, 53)
 	serial := value("device/serial", "serial")
 	if serial == "" {
-		serial = scsiSerial(h, device)
+		serial = h.scsiSerial(device)
 	}
 	all := []diskFact{
-		{"kind", diskKind(h, device)},
+		{"kind", h.diskKind(device)},
 		{"model", value("device/model", "device/name")},
 		{"vendor", value("device/vendor")},
 		{"serial", serial},
@@ -144,7 +144,7 @@ func identify(h operation.Host, device string) []diskFact {
 }
 
 // diskKind returns how a disk is attached, from its name and its driver.
-func diskKind(h operation.Host, device string) string {
+func (h host) diskKind(device string) string {
 	for _, kind := range []string{"nvme", "loop", "zram", "mmc"} {
 		if strings.HasPrefix(device, kind) {
 			return kind
@@ -165,7 +165,7 @@ func diskKind(h operation.Host, device string) string {
 
 // scsiSerial reads the serial number of a SCSI or SATA disk from its vital product
 // data, page 0x80: four bytes of header, then the text.
-func scsiSerial(h operation.Host, device string) string {
+func (h host) scsiSerial(device string) string {
 	const header, most = 4, 256
 	b, err := os.ReadFile(h.FS.Path("/sys/class/block/" + strings.ReplaceAll(device, "/", "!") + "/device/vpd_pg80"))
 	if err != nil || len(b) <= header || len(b) > most || b[1] != 0x80 {

@@ -37,16 +37,16 @@ func filesystemParameters(doc string) []operation.Parameter {
 
 // filesystems returns the mounted filesystems that the parameters select; without any, all that
 // hold data.
-func filesystems(h operation.Host, v operation.Values, all bool) ([]*filesystem, error) {
+func (h host) filesystems(v operation.Values, all bool) ([]*filesystem, error) {
 	table, err := h.FS.MountTable()
 	if err != nil {
 		return nil, fmt.Errorf("read the mount table: %w", err)
 	}
-	wanted, err := wantedMounts(h, v, table, all)
+	wanted, err := h.wantedMounts(v, table, all)
 	if err != nil {
 		return nil, err
 	}
-	list := selectFilesystems(h, table, wanted)
+	list := h.selectFilesystems(table, wanted)
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%w on %s", errNotMounted, namedFilesystem(v))
 	}
@@ -58,7 +58,7 @@ var errNotMounted = errors.New("no filesystem is mounted")
 
 // selectFilesystems returns the filesystems of the wanted mounts, each once. It prefers the first
 // mount of the whole filesystem, and skips mounts that another one at the same path hides.
-func selectFilesystems(h operation.Host, table *hostfs.MountTable, wanted func(*hostfs.Mount) bool) []*filesystem {
+func (h host) selectFilesystems(table *hostfs.MountTable, wanted func(*hostfs.Mount) bool) []*filesystem {
 	var list []*filesystem
 	known := map[[2]uint32]*filesystem{}
 	last := map[string]int{} // by path: the mount that is visible there
@@ -69,7 +69,7 @@ func selectFilesystems(h operation.Host, table *hostfs.MountTable, wanted func(*
 		for i, m := range table.Mounts() {
 			key := [2]uint32{m.DeviceMajor, m.DeviceMinor}
 			if (m.Root == "/") == whole && last[m.Path] == i && known[key] == nil && wanted(&m) {
-				known[key] = readFilesystem(h, m)
+				known[key] = h.readFilesystem(m)
 				list = append(list, known[key])
 			}
 		}
@@ -90,7 +90,7 @@ func namedFilesystem(v operation.Values) string {
 // wantedMounts returns a function that selects the mounts of the filesystems that the parameters
 // name. It uses the mount point only if there is no device: an event about a disk has just one of
 // many mount points, and the path of one that was unmounted since is on the root filesystem.
-func wantedMounts(h operation.Host, v operation.Values, table *hostfs.MountTable, all bool) (func(*hostfs.Mount) bool, error) {
+func (h host) wantedMounts(v operation.Values, table *hostfs.MountTable, all bool) (func(*hostfs.Mount) bool, error) {
 	switch {
 	case v["device"] != "" || v["deviceNumber"] != "":
 		device := v["device"]
@@ -109,7 +109,7 @@ func wantedMounts(h operation.Host, v operation.Values, table *hostfs.MountTable
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("find device %q: %w", device, err)
 		}
-		on := mountedOn(h, above)
+		on := h.mountedOn(above)
 		return func(m *hostfs.Mount) bool { return on(m) || numbered(m) }, nil
 	case v["mountPoint"] != "":
 		at := MountOfPath(table.Mounts(), v["mountPoint"])
@@ -122,7 +122,7 @@ func wantedMounts(h operation.Host, v operation.Values, table *hostfs.MountTable
 }
 
 // mountedOn returns a function that selects the mounts of filesystems on these devices.
-func mountedOn(h operation.Host, devices []string) func(*hostfs.Mount) bool {
+func (h host) mountedOn(devices []string) func(*hostfs.Mount) bool {
 	all := slices.Clone(devices)
 	for _, name := range devices {
 		members, _ := h.FS.BtrfsDevices(name) // a btrfs is mounted from one of its members
@@ -163,7 +163,7 @@ func holdsData(m *hostfs.Mount) bool {
 }
 
 // readFilesystem reads the state of a filesystem without accessing the filesystem or its device.
-func readFilesystem(h operation.Host, m hostfs.Mount) *filesystem {
+func (h host) readFilesystem(m hostfs.Mount) *filesystem {
 	f := &filesystem{Mount: m}
 	if m.DeviceMajor != 0 {
 		f.device = h.FS.Device(m.DeviceMajor, m.DeviceMinor).Name
@@ -178,7 +178,7 @@ func readFilesystem(h operation.Host, m hostfs.Mount) *filesystem {
 			f.btrfs = &e
 		}
 	}
-	f.refusing = refusesWrites(h, f)
+	f.refusing = h.refusesWrites(f)
 	return f
 }
 
@@ -187,7 +187,7 @@ func (f *filesystem) readOnly() bool { return f.SuperReadOnly || f.refusing != "
 
 // refusesWrites returns why a filesystem that should be writable refuses writes; empty: it does
 // not, it is mounted read-only without a visible reason, or only [seeStopped] finds out.
-func refusesWrites(h operation.Host, f *filesystem) string {
+func (h host) refusesWrites(f *filesystem) string {
 	switch {
 	case f.EmergencyRO:
 		return "emergency-ro"
@@ -206,7 +206,7 @@ func refusesWrites(h operation.Host, f *filesystem) string {
 // seeStopped checks whether an XFS or ext4 has stopped writing after an error, which mountinfo does
 // not show. It does nothing for other filesystems. The check of a disk that does not answer is
 // abandoned.
-func seeStopped(h operation.Host, ctx context.Context, patient operation.Patience, f *filesystem) error {
+func (h host) seeStopped(ctx context.Context, f *filesystem) error {
 	var reason string
 	var check func() (bool, error)
 	switch f.FSType {
@@ -222,7 +222,7 @@ func seeStopped(h operation.Host, ctx context.Context, patient operation.Patienc
 	default:
 		return nil
 	}
-	stopped, err := operation.Look(ctx, patient, operation.LookLimit, check)
+	stopped, err := operation.Look(ctx, h.patient, operation.LookLimit, check)
 	if err != nil {
 		return fmt.Errorf("check whether %s has stopped writing: %w", f, err)
 	}
@@ -302,8 +302,8 @@ func (u *fsUsage) inodesUsedPercent() uint64 {
 }
 
 // usage returns how full a filesystem is. A call that a dead server blocks is abandoned.
-func usage(h operation.Host, ctx context.Context, patient operation.Patience, limit time.Duration, f *filesystem) (fsUsage, error) {
-	return operation.Look(ctx, patient, limit, func() (fsUsage, error) {
+func (h host) usage(ctx context.Context, limit time.Duration, f *filesystem) (fsUsage, error) {
+	return operation.Look(ctx, h.patient, limit, func() (fsUsage, error) {
 		var st unix.Statfs_t
 		err := unix.Statfs(h.FS.Path(f.Path), &st)
 		for errors.Is(err, unix.EINTR) {

@@ -16,7 +16,6 @@ import (
 const fullPercent = 95
 
 func Mounts(h operation.Host) operation.Builtin {
-	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{
 		Name: "mounts",
 		Doc: "Reports the state of mounted filesystems: whether and why they refuse writes, usage in bytes and inodes, errors recorded by ext4 and btrfs. " +
@@ -33,9 +32,7 @@ func Mounts(h operation.Host) operation.Builtin {
 			{Name: "withErrors", Doc: "those with recorded errors"},
 			{Name: "silent", Doc: "those that did not answer in time"},
 		}, filesystemResults()...), operation.NoteResult()),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return mounts(h, ctx, patient, call)
-		},
+		Run: host{h, operation.NewPatience()}.mounts,
 	})
 }
 
@@ -61,8 +58,8 @@ func filesystemResults() []operation.Result {
 	}
 }
 
-func mounts(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call) (operation.Output, error) {
-	list, err := filesystems(h, call.Parameters, call.Parameters.Bool("all"))
+func (h host) mounts(ctx context.Context, call *operation.Call) (operation.Output, error) {
+	list, err := h.filesystems(call.Parameters, call.Parameters.Bool("all"))
 	if err != nil {
 		return operation.Output{}, err
 	}
@@ -71,10 +68,10 @@ func mounts(h operation.Host, ctx context.Context, patient operation.Patience, c
 	add := func(name string, fs *filesystem, what string) { lists[name] = append(lists[name], fs.shownPath()+what) }
 	err = f.Artifact(call, "mounts.txt", func(w *operation.Page) {
 		for _, fs := range list {
-			if err := seeStopped(h, ctx, patient, fs); err != nil {
+			if err := h.seeStopped(ctx, fs); err != nil {
 				f.Note("%v", err)
 			}
-			usage, err := usage(h, ctx, patient, call.Parameters.Duration("limit"), fs)
+			usage, err := h.usage(ctx, call.Parameters.Duration("limit"), fs)
 			var late *operation.NoAnswerError
 			switch {
 			case errors.As(err, &late):

@@ -17,7 +17,6 @@ import (
 const smartLimit = 5 * time.Second
 
 func Smart(h operation.Host) operation.Builtin {
-	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{
 		Name: "smart",
 		Doc: "Reads the health log of an NVMe disk: warnings, spare blocks, wear, media errors, temperature. For other disks it reports that no log is " +
@@ -42,14 +41,12 @@ func Smart(h operation.Host) operation.Builtin {
 			{Name: "writtenBytes", Doc: "bytes written in its lifetime"},
 			operation.NoteResult(),
 		},
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return smart(h, ctx, patient, call)
-		},
+		Run: host{h, operation.NewPatience()}.smart,
 	})
 }
 
-func smart(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call) (operation.Output, error) {
-	device, disks, err := namedHardware(h, call.Parameters)
+func (h host) smart(ctx context.Context, call *operation.Call) (operation.Output, error) {
+	device, disks, err := h.namedHardware(call.Parameters)
 	if err != nil {
 		return operation.Output{}, err
 	}
@@ -59,7 +56,7 @@ func smart(h operation.Host, ctx context.Context, patient operation.Patience, ca
 	}
 	disk := disks[0]
 	f.Text("disk", disk)
-	health, err := health(h, ctx, patient, disk)
+	health, err := h.health(ctx, disk)
 	if ctx.Err() != nil {
 		return operation.Output{}, context.Cause(ctx)
 	}
@@ -73,12 +70,12 @@ func smart(h operation.Host, ctx context.Context, patient operation.Patience, ca
 }
 
 // health reads the health log of a disk. The error says in plain words why it can't be read.
-func health(h operation.Host, ctx context.Context, patient operation.Patience, disk string) (hostfs.NVMeHealth, error) {
-	health, err := operation.Look(ctx, patient, smartLimit, func() (hostfs.NVMeHealth, error) { return h.FS.NVMeHealth(disk) })
+func (h host) health(ctx context.Context, disk string) (hostfs.NVMeHealth, error) {
+	health, err := operation.Look(ctx, h.patient, smartLimit, func() (hostfs.NVMeHealth, error) { return h.FS.NVMeHealth(disk) })
 	if !errors.Is(err, hostfs.ErrNoNVMe) {
 		return health, err
 	}
-	kind := diskKind(h, disk)
+	kind := h.diskKind(disk)
 	switch kind {
 	case "scsi":
 		return health, errors.New("not readable: this version can't read SMART data of SATA and SAS disks")

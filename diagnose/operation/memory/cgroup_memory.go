@@ -57,14 +57,12 @@ func CgroupMemory(h operation.Host) operation.Builtin {
 			{Name: "growingComm", Doc: "its name"},
 			operation.NoteResult(),
 		}, process.OwnerResults()...),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return cgroupMemory(h, ctx, call)
-		},
+		Run: host(h).cgroupMemory,
 	})
 }
 
-func cgroupMemory(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
-	g, err := findMemoryGroup(h, call.Parameters)
+func (h host) cgroupMemory(ctx context.Context, call *operation.Call) (operation.Output, error) {
+	g, err := h.findMemoryGroup(call.Parameters)
 	if err != nil {
 		return operation.Output{}, err
 	}
@@ -72,7 +70,7 @@ func cgroupMemory(h operation.Host, ctx context.Context, call *operation.Call) (
 	if window == 0 {
 		n = 1
 	}
-	samples, err := sampleMemoryOver(h, ctx, &g, window, n)
+	samples, err := h.sampleMemoryOver(ctx, &g, window, n)
 	if err != nil {
 		return operation.Output{}, err
 	}
@@ -81,11 +79,11 @@ func cgroupMemory(h operation.Host, ctx context.Context, call *operation.Call) (
 	first, last := &samples[0], &samples[len(samples)-1]
 	reportGroupMemory(f, last)
 	// With a podUID, use only limits within the pod: those above would reveal facts about the node.
-	if limit, group := effectiveLimit(h, ctx, &g, call.Parameters["podUID"]); limit > 0 {
+	if limit, group := h.effectiveLimit(ctx, &g, call.Parameters["podUID"]); limit > 0 {
 		f.Uint("effectiveLimitBytes", limit)
 		f.Text("limitCgroup", group)
 	}
-	groupPressure(h, &g, f)
+	h.groupPressure(&g, f)
 	if last.more {
 		f.Note("only %d of its processes were examined", maxGroupProcs)
 	}
@@ -133,7 +131,7 @@ func reportGroupMemory(f *operation.Finding, s *memorySample) {
 	}
 }
 
-func groupPressure(h operation.Host, g *memoryGroup, f *operation.Finding) {
+func (h host) groupPressure(g *memoryGroup, f *operation.Finding) {
 	p, err := h.FS.CgroupPressure(g.layout, "memory", g.path)
 	switch {
 	case err == nil:

@@ -36,24 +36,22 @@ func CheckLimitTooLow(h operation.Host) operation.Builtin {
 			{Name: "mainBytes", Doc: "its anonymous memory"},
 			operation.NoteResult(),
 		}, process.OwnerResults()...),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return checkLimitTooLow(h, ctx, call)
-		},
+		Run: host(h).checkLimitTooLow,
 	})
 }
 
-func checkLimitTooLow(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
-	g, err := findMemoryGroup(h, call.Parameters)
+func (h host) checkLimitTooLow(ctx context.Context, call *operation.Call) (operation.Output, error) {
+	g, err := h.findMemoryGroup(call.Parameters)
 	if err != nil {
 		return operation.Output{}, err
 	}
-	limit, limitGroup := effectiveLimit(h, ctx, &g, "")
+	limit, limitGroup := h.effectiveLimit(ctx, &g, "")
 	if limit == 0 {
 		return operation.Output{}, operation.RefutedBy("NoMemoryLimit", "neither %s nor a parent cgroup has a memory limit", g.path)
 	}
 	// Use the memory of the cgroup that has the limit.
 	g.path = limitGroup
-	samples, err := sampleMemoryOver(h, ctx, &g, call.Parameters.Duration("window"), 2)
+	samples, err := h.sampleMemoryOver(ctx, &g, call.Parameters.Duration("window"), 2)
 	if err != nil {
 		return operation.Output{}, err
 	}

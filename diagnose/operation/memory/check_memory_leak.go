@@ -32,19 +32,17 @@ func CheckMemoryLeak(h operation.Host) operation.Builtin {
 			{Name: "growingComm", Doc: "its name"},
 			operation.NoteResult(),
 		}, process.OwnerResults()...),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return checkMemoryLeak(h, ctx, call)
-		},
+		Run: host(h).checkMemoryLeak,
 	})
 }
 
-func checkMemoryLeak(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
-	g, err := findMemoryGroup(h, call.Parameters)
+func (h host) checkMemoryLeak(ctx context.Context, call *operation.Call) (operation.Output, error) {
+	g, err := h.findMemoryGroup(call.Parameters)
 	if err != nil {
 		return operation.Output{}, err
 	}
 	const least = 3 // two samples can't distinguish steady growth from a step
-	samples, err := sampleMemoryOver(h, ctx, &g, call.Parameters.Duration("window"), max(least, int(call.Parameters.Int("samples"))))
+	samples, err := h.sampleMemoryOver(ctx, &g, call.Parameters.Duration("window"), max(least, int(call.Parameters.Int("samples"))))
 	if err != nil {
 		return operation.Output{}, err
 	}
@@ -70,7 +68,7 @@ func checkMemoryLeak(h operation.Host, ctx context.Context, call *operation.Call
 	if len(list) > 0 {
 		text += fmt.Sprintf(", %s of it in %s", display.Bytes(uint64(list[0].bytes)), process.TaskName(list[0].comm, list[0].pid))
 	}
-	if limit, _ := effectiveLimit(h, ctx, &g, ""); limit > 0 {
+	if limit, _ := h.effectiveLimit(ctx, &g, ""); limit > 0 {
 		f.Uint("limitBytes", limit)
 		if left := float64(limit) - float64(last.use.WorkingSet()); left > 0 {
 			until := time.Duration(min(left/rate, 1e9) * float64(time.Second)).Truncate(time.Second)

@@ -39,13 +39,11 @@ func CheckNodeOvercommitted(h operation.Host) operation.Builtin {
 			{Name: "topPods", Doc: "five pods with the largest such usage, by UID"},
 			operation.NoteResult(),
 		},
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return checkNodeOvercommitted(h, ctx, call)
-		},
+		Run: host(h).checkNodeOvercommitted,
 	})
 }
 
-func checkNodeOvercommitted(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
+func (h host) checkNodeOvercommitted(ctx context.Context, call *operation.Call) (operation.Output, error) {
 	info, err := h.FS.MemInfo()
 	if err != nil {
 		return operation.Output{}, fmt.Errorf("read the node's memory: %w", err)
@@ -65,7 +63,7 @@ func checkNodeOvercommitted(h operation.Host, ctx context.Context, call *operati
 		f.Float("pressureSome10", p.Some)
 		f.Float("pressureFull10", p.Full)
 	}
-	pods, err := readPodMemory(h, ctx)
+	pods, err := h.readPodMemory(ctx)
 	if err != nil {
 		f.Note("can't determine the pods' memory: %v", err)
 	}
@@ -93,12 +91,12 @@ type podUse struct {
 	use   uint64
 }
 
-func readPodMemory(h operation.Host, ctx context.Context) (pods []podUse, err error) {
+func (h host) readPodMemory(ctx context.Context) (pods []podUse, err error) {
 	layout, err := h.FS.CgroupLayout()
 	if err != nil {
 		return nil, err
 	}
-	err = podGroups(h, layout, func(group string, o *process.Owner) bool {
+	err = h.podGroups(layout, func(group string, o *process.Owner) bool {
 		m, err := h.FS.CgroupMemoryUse(layout, group)
 		if err == nil { // otherwise the pod has ended
 			pods = append(pods, podUse{o.Container.PodUID, m.Limit, m.WorkingSet()})

@@ -17,6 +17,9 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
 
+// host is the node.
+type host operation.Host
+
 // memoryGroup is a memory cgroup to inspect.
 type memoryGroup struct {
 	layout hostfs.CgroupLayout
@@ -36,20 +39,20 @@ func memoryGroupParameters() []operation.Parameter {
 // findMemoryGroup finds the cgroup that the parameters select: by cgroup, or else pid, or else
 // podUID. If a podUID is given, it refuses cgroups of other pods, so that users who are limited to
 // one pod see nothing else.
-func findMemoryGroup(h operation.Host, v operation.Values) (g memoryGroup, err error) {
+func (h host) findMemoryGroup(v operation.Values) (g memoryGroup, err error) {
 	if g.layout, err = h.FS.CgroupLayout(); err != nil {
 		return g, fmt.Errorf("find cgroup hierarchies: %w", err)
 	}
 	switch {
 	case v["cgroup"] != "":
-		if g.path, err = withMemory(h, g.layout, v["cgroup"]); err != nil && v["pid"] != "" {
+		if g.path, err = h.withMemory(g.layout, v["cgroup"]); err != nil && v["pid"] != "" {
 			// An event's path may be of another hierarchy than the memory controller's.
-			g.path, err = groupOfTask(h, g.layout, v)
+			g.path, err = h.groupOfTask(g.layout, v)
 		}
 	case v["pid"] != "":
-		g.path, err = groupOfTask(h, g.layout, v)
+		g.path, err = h.groupOfTask(g.layout, v)
 	case v["podUID"] != "":
-		g.path, err = groupOfPod(h, g.layout, v["podUID"], v["containerID"])
+		g.path, err = h.groupOfPod(g.layout, v["podUID"], v["containerID"])
 	default:
 		err = errors.New("parameter cgroup, pid or podUID is required")
 	}
@@ -64,7 +67,7 @@ func findMemoryGroup(h operation.Host, v operation.Values) (g memoryGroup, err e
 }
 
 // withMemory returns the clean path of a cgroup, or an error if it does not exist.
-func withMemory(h operation.Host, l hostfs.CgroupLayout, group string) (string, error) {
+func (h host) withMemory(l hostfs.CgroupLayout, group string) (string, error) {
 	_, err := h.FS.CgroupMemoryUse(l, group)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("memory cgroup %s is gone or never existed", group)
@@ -72,8 +75,8 @@ func withMemory(h operation.Host, l hostfs.CgroupLayout, group string) (string, 
 	return path.Clean("/" + group), err
 }
 
-func groupOfTask(h operation.Host, l hostfs.CgroupLayout, v operation.Values) (string, error) {
-	stat, err := process.Task(h, v)
+func (h host) groupOfTask(l hostfs.CgroupLayout, v operation.Values) (string, error) {
+	stat, err := process.Task(operation.Host(h), v)
 	if err != nil {
 		return "", err
 	}
@@ -86,9 +89,9 @@ func groupOfTask(h operation.Host, l hostfs.CgroupLayout, v operation.Values) (s
 
 // groupOfPod finds the cgroup of a pod, or of one of its containers, among those that kubelet
 // creates.
-func groupOfPod(h operation.Host, l hostfs.CgroupLayout, uid, container string) (string, error) {
+func (h host) groupOfPod(l hostfs.CgroupLayout, uid, container string) (string, error) {
 	var found string
-	err := podGroups(h, l, func(group string, c *process.Owner) bool {
+	err := h.podGroups(l, func(group string, c *process.Owner) bool {
 		if c.Container.PodUID != uid {
 			return true
 		}
@@ -117,7 +120,7 @@ func groupOfPod(h operation.Host, l hostfs.CgroupLayout, uid, container string) 
 
 // podGroups calls fn for the cgroup of each pod until fn returns false. Kubelet's cgroups are
 // kubepods[.slice] with the QoS classes below, and may be below another cgroup (kind).
-func podGroups(h operation.Host, l hostfs.CgroupLayout, fn func(group string, o *process.Owner) bool) error {
+func (h host) podGroups(l hostfs.CgroupLayout, fn func(group string, o *process.Owner) bool) error {
 	const deepest, most = 5, 100_000
 	type level struct {
 		path  string
@@ -152,7 +155,7 @@ func podGroups(h operation.Host, l hostfs.CgroupLayout, fn func(group string, o 
 
 // effectiveLimit returns the smallest limit of the cgroup and its ancestors, and the cgroup that
 // has it; 0: no limit. If pod is given, it considers only cgroups of that pod.
-func effectiveLimit(h operation.Host, ctx context.Context, g *memoryGroup, pod string) (limit uint64, group string) {
+func (h host) effectiveLimit(ctx context.Context, g *memoryGroup, pod string) (limit uint64, group string) {
 	for p := g.path; ctx.Err() == nil; p = path.Dir(p) {
 		if pod != "" && process.OwnerOfCgroup(p).Container.PodUID != pod {
 			break
@@ -190,7 +193,7 @@ type procMemory struct {
 	anon uint64 // including swap
 }
 
-func sampleMemory(h operation.Host, g *memoryGroup) (s memorySample, err error) {
+func (h host) sampleMemory(g *memoryGroup) (s memorySample, err error) {
 	s = memorySample{at: time.Now(), procs: map[procID]procMemory{}}
 	if s.use, err = h.FS.CgroupMemoryUse(g.layout, g.path); err != nil {
 		return s, fmt.Errorf("read memory cgroup %s: %w", g.path, err)
@@ -217,7 +220,7 @@ func sampleMemory(h operation.Host, g *memoryGroup) (s memorySample, err error) 
 }
 
 // sampleMemoryOver takes n samples, spread evenly over the window.
-func sampleMemoryOver(h operation.Host, ctx context.Context, g *memoryGroup, window time.Duration, n int) ([]memorySample, error) {
+func (h host) sampleMemoryOver(ctx context.Context, g *memoryGroup, window time.Duration, n int) ([]memorySample, error) {
 	samples := make([]memorySample, 0, n)
 	for i := range n {
 		if i > 0 {
@@ -225,7 +228,7 @@ func sampleMemoryOver(h operation.Host, ctx context.Context, g *memoryGroup, win
 				return nil, err
 			}
 		}
-		s, err := sampleMemory(h, g)
+		s, err := h.sampleMemory(g)
 		if err != nil {
 			return nil, err
 		}

@@ -41,9 +41,7 @@ func KernelFacts(h operation.Host) operation.Builtin {
 			{Name: "nearlyFull", Doc: "tables filled to 90 % or more: PIDs, files, connections"},
 			operation.NoteResult(),
 		},
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return kernelFacts(h, ctx, call)
-		},
+		Run: host(h).kernelFacts,
 	})
 }
 
@@ -63,7 +61,7 @@ func kernelSettings() []string {
 // firstSettings is how many of them are part of the results.
 const firstSettings = 10
 
-func kernelFacts(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
+func (h host) kernelFacts(ctx context.Context, call *operation.Call) (operation.Output, error) {
 	f := operation.NewFinding()
 	release, err := h.FS.Sysctl("kernel.osrelease")
 	if err != nil {
@@ -82,13 +80,13 @@ func kernelFacts(h operation.Host, ctx context.Context, call *operation.Call) (o
 	}
 	f.Text("commandLine", line)
 	f.Text("uptime", hostfs.BootTime().Truncate(time.Second).String())
-	modules := taints(h, f)
-	load(h, f)
+	modules := h.taints(f)
+	h.load(f)
 	f.Bool("lockdown", h.FS.LockedDown())
 	if layout, err := h.FS.CgroupLayout(); err == nil {
 		f.Text("cgroups", string(layout.Mode))
 	}
-	f.Text("nearlyFull", strings.Join(fullTables(h), ", "))
+	f.Text("nearlyFull", strings.Join(h.fullTables(), ", "))
 	var settings, first []string
 	for i, name := range kernelSettings() {
 		value, err := h.FS.Sysctl(name)
@@ -118,7 +116,7 @@ func kernelFacts(h operation.Host, ctx context.Context, call *operation.Call) (o
 }
 
 // taints sets why the kernel is tainted and by which modules.
-func taints(h operation.Host, f *operation.Finding) []hostfs.Module {
+func (h host) taints(f *operation.Finding) []hostfs.Module {
 	if s, err := h.FS.Sysctl("kernel.tainted"); err != nil {
 		f.Note("the taint can't be read: %v", err)
 	} else if mask, err := strconv.ParseUint(s, 10, 64); err == nil {
@@ -146,7 +144,7 @@ func taints(h operation.Host, f *operation.Finding) []hostfs.Module {
 }
 
 // load sets load and pressure. Pressure is left out if the kernel lacks it.
-func load(h operation.Host, f *operation.Finding) {
+func (h host) load(f *operation.Finding) {
 	if l, err := h.FS.LoadAverage(); err != nil {
 		f.Note("the load can't be read: %v", err)
 	} else {
@@ -168,7 +166,7 @@ func load(h operation.Host, f *operation.Finding) {
 }
 
 // fullTables lists the kernel tables that are nearly full.
-func fullTables(h operation.Host) []string {
+func (h host) fullTables() []string {
 	const nearly = 90
 	number := func(sysctl string, field int) (uint64, bool) {
 		s, err := h.FS.Sysctl(sysctl)

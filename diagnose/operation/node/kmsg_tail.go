@@ -35,9 +35,7 @@ func KmsgTail(h operation.Host) operation.Builtin {
 			{Name: "worstLevel", Doc: "that level"},
 			operation.NoteResult(),
 		},
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return kmsgTail(h, ctx, call)
-		},
+		Run: host(h).kmsgTail,
 	})
 }
 
@@ -55,7 +53,7 @@ type logLine struct {
 	text  string
 }
 
-func kmsgTail(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
+func (h host) kmsgTail(ctx context.Context, call *operation.Call) (operation.Output, error) {
 	f := operation.NewFinding()
 	v := call.Parameters
 	most := max(1, int(v.Int("lines")))

@@ -26,7 +26,7 @@ func RuntimeHealth(h operation.Host) operation.Builtin {
 		Name: "runtime-health", Doc: "Queries version and status of the container runtime, and measures the latency.",
 		Effect: operation.Collect, Parameters: runtimeParameters(), Results: runtimeResults(),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			r, err := askRuntime(ctx, h, call)
+			r, err := host(h).askRuntime(ctx, call)
 			if err != nil {
 				return operation.Output{}, err
 			}
@@ -46,7 +46,7 @@ type runtimeHealth struct {
 
 // askRuntime queries version and status. It returns an error only if there is no runtime to query,
 // not if the runtime fails to answer.
-func askRuntime(ctx context.Context, h operation.Host, call *operation.Call) (r runtimeHealth, err error) {
+func (h host) askRuntime(ctx context.Context, call *operation.Call) (r runtimeHealth, err error) {
 	given := call.Parameters["socket"]
 	if given != "" && !path.IsAbs(given) {
 		return r, fmt.Errorf("socket %s: want an absolute path", operation.Quoted(given))
@@ -169,7 +169,7 @@ func CheckRuntimeUnhealthy(h operation.Host) operation.Builtin {
 		}),
 		Results: runtimeResults(),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			r, err := askRuntime(ctx, h, call)
+			r, err := host(h).askRuntime(ctx, call)
 			if err != nil {
 				return operation.Output{}, err
 			}

@@ -188,7 +188,7 @@ func (u *unit) results() map[string]string {
 }
 
 // unitOf connects to systemd and reads the unit of a call.
-func unitOf(ctx context.Context, h operation.Host, call *operation.Call) (unit, error) {
+func (h host) unitOf(ctx context.Context, call *operation.Call) (unit, error) {
 	name, err := unitName(call.Parameters["unit"])
 	if err != nil {
 		return unit{}, err
@@ -206,7 +206,7 @@ func SystemdUnit(h operation.Host) operation.Builtin {
 		Name: "systemd-unit", Doc: "Reports the state of a systemd unit: since when, last result, restarts, main process, memory.",
 		Effect: operation.Collect, Parameters: []operation.Parameter{unitParameter()}, Results: unitResults(),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			u, err := unitOf(ctx, h, call)
+			u, err := host(h).unitOf(ctx, call)
 			if err != nil {
 				return operation.Output{}, err
 			}
@@ -220,7 +220,7 @@ func CheckUnitFailed(h operation.Host) operation.Builtin {
 		Name: "check-unit-failed", Doc: "Checks whether a systemd unit failed. Verdict UnitFailed: it failed, can't be loaded, or waits for its restart.",
 		Effect: operation.Check, Parameters: []operation.Parameter{unitParameter()}, Results: unitResults(),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			u, err := unitOf(ctx, h, call)
+			u, err := host(h).unitOf(ctx, call)
 			if err != nil {
 				return operation.Output{}, err
 			}
@@ -236,13 +236,11 @@ func RestartUnit(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "restart-unit", Doc: "Restarts a systemd unit and waits for it. Fails if the unit does not run afterwards.",
 		Effect: operation.Remediate, Parameters: []operation.Parameter{unitParameter()}, Results: unitResults(),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return restartUnit(ctx, h, call)
-		},
+		Run: host(h).restartUnit,
 	}
 }
 
-func restartUnit(ctx context.Context, h operation.Host, call *operation.Call) (operation.Output, error) {
+func (h host) restartUnit(ctx context.Context, call *operation.Call) (operation.Output, error) {
 	name, err := unitName(call.Parameters["unit"])
 	if err != nil {
 		return operation.Output{}, err

@@ -51,7 +51,7 @@ func ContainerDetail(h operation.Host) operation.Builtin {
 			operation.NoteResult(),
 		),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			p, err := findPod(h, ctx, call.Parameters)
+			p, err := host(h).findPod(ctx, call.Parameters)
 			if err != nil {
 				return operation.Output{}, err
 			}

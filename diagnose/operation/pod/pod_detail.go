@@ -42,7 +42,7 @@ func PodDetail(h operation.Host) operation.Builtin {
 			operation.Result{Name: "deleted", Doc: "start of its deletion; missing: not being deleted"},
 		),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			p, err := findPod(h, ctx, call.Parameters)
+			p, err := host(h).findPod(ctx, call.Parameters)
 			if err != nil {
 				return operation.Output{}, err
 			}

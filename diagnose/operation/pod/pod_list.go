@@ -32,13 +32,11 @@ func PodList(h operation.Host) operation.Builtin {
 			{Name: "notReady", Doc: "pods that should receive traffic and do not"},
 			operation.NoteResult(),
 		},
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return runPodList(h, ctx, call)
-		},
+		Run: host(h).podList,
 	}
 }
 
-func runPodList(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
+func (h host) podList(ctx context.Context, call *operation.Call) (operation.Output, error) {
 	if h.Pods == nil {
 		return operation.Output{}, errNoPods
 	}

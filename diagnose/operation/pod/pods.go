@@ -14,6 +14,9 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
+// host is the node.
+type host operation.Host
+
 // errNoPods is returned if there is no source of pods.
 var errNoPods = errors.New("pods are unavailable: neither the API server nor kubelet is queried")
 
@@ -42,7 +45,7 @@ func reportPod(f *operation.Finding, p *corev1.Pod) {
 }
 
 // findPod returns the pod that the parameters name.
-func findPod(h operation.Host, ctx context.Context, v operation.Values) (*corev1.Pod, error) {
+func (h host) findPod(ctx context.Context, v operation.Values) (*corev1.Pod, error) {
 	if h.Pods == nil {
 		return nil, errNoPods
 	}

@@ -31,14 +31,12 @@ func OpenFiles(h operation.Host) operation.Builtin {
 			{Name: "deletedFiles", Doc: "their former names, as far as they fit"},
 			operation.NoteResult(),
 		},
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return openFiles(h, ctx, call)
-		},
+		Run: host{h, operation.NewPatience()}.openFiles,
 	})
 }
 
-func openFiles(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
-	stat, err := Task(h, call.Parameters)
+func (h host) openFiles(ctx context.Context, call *operation.Call) (operation.Output, error) {
+	stat, err := Task(h.Host, call.Parameters)
 	if err != nil {
 		return operation.Output{}, err
 	}

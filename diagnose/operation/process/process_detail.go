@@ -11,7 +11,6 @@ import (
 )
 
 func ProcessDetail(h operation.Host) operation.Builtin {
-	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{
 		Name:       "process-detail",
 		Doc:        "Describes a process: state, command line, parent, owner, memory, threads, open files, limits, OOM score.",
@@ -47,14 +46,12 @@ func ProcessDetail(h operation.Host) operation.Builtin {
 			{Name: "limits", Doc: "finite soft limits that are unlimited by default, except nice and priorities"},
 			operation.NoteResult(),
 		}, OwnerResults()...),
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return processDetail(h, ctx, patient, call)
-		},
+		Run: host{h, operation.NewPatience()}.processDetail,
 	})
 }
 
-func processDetail(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call) (operation.Output, error) {
-	stat, err := Task(h, call.Parameters)
+func (h host) processDetail(ctx context.Context, call *operation.Call) (operation.Output, error) {
+	stat, err := Task(h.Host, call.Parameters)
 	if err != nil {
 		return operation.Output{}, err
 	}
@@ -82,13 +79,13 @@ func processDetail(h operation.Host, ctx context.Context, patient operation.Pati
 	if parent, err := h.FS.Comm(int(stat.PPID)); err == nil {
 		f.Text("parentComm", parent)
 	}
-	cmdline, err := operation.Look(ctx, patient, operation.LookLimit, func() (string, error) { return h.FS.Cmdline(pid) })
+	cmdline, err := operation.Look(ctx, h.patient, operation.LookLimit, func() (string, error) { return h.FS.Cmdline(pid) })
 	if err != nil {
 		f.Note("the command line can't be read: %v", err)
 	}
 	f.Text("cmdline", cmdline)
-	processAccess(h, ctx, patient, pid, f)
-	f.Int("blockedThreads", int64(blockedThreads(h, int(task.TGID))))
+	h.processAccess(ctx, pid, f)
+	f.Int("blockedThreads", int64(h.blockedThreads(int(task.TGID))))
 	if ctx.Err() != nil {
 		return operation.Output{}, context.Cause(ctx)
 	}
@@ -110,13 +107,13 @@ func reportMemory(f *operation.Finding, s *hostfs.ProcStatus) {
 }
 
 // processAccess sets the results that may need privileges, and notes what can't be read.
-func processAccess(h operation.Host, ctx context.Context, patient operation.Patience, pid int, f *operation.Finding) {
+func (h host) processAccess(ctx context.Context, pid int, f *operation.Finding) {
 	if exe, err := h.FS.Executable(pid); err != nil {
 		f.Note("the program's path can't be read: %v", err)
 	} else {
 		f.Text("exe", exe)
 	}
-	if o, err := PatientOwner(h, ctx, patient, pid); err != nil {
+	if o, err := PatientOwner(ctx, h.Host, h.patient, pid); err != nil {
 		f.Note("%v", err)
 	} else {
 		ReportOwner(f, &o)
@@ -163,7 +160,7 @@ func finiteLimits(limits []hostfs.ProcLimit) string {
 }
 
 // blockedThreads counts the threads of a process in uninterruptible sleep.
-func blockedThreads(h operation.Host, tgid int) (n int) {
+func (h host) blockedThreads(tgid int) (n int) {
 	tids, err := h.FS.Threads(tgid)
 	if err != nil {
 		return 0

@@ -11,7 +11,6 @@ import (
 )
 
 func ProcessTree(h operation.Host) operation.Builtin {
-	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{
 		Name:   "process-tree",
 		Doc:    "Draws the processes of the node, or those below one process, in artifact tree.txt: name, PID, state and owner. Also counts them.",
@@ -28,21 +27,19 @@ func ProcessTree(h operation.Host) operation.Builtin {
 			{Name: "ancestors", Doc: "path from init to pid, if given"},
 			operation.NoteResult(),
 		},
-		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			return processTree(h, ctx, patient, call)
-		},
+		Run: host{h, operation.NewPatience()}.processTree,
 	})
 }
 
-func processTree(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call) (operation.Output, error) {
-	tree, err := readTree(h, ctx)
+func (h host) processTree(ctx context.Context, call *operation.Call) (operation.Output, error) {
+	tree, err := h.readTree(ctx)
 	if err != nil {
 		return operation.Output{}, err
 	}
 	f := operation.NewFinding()
 	roots := tree.roots
 	if call.Parameters["pid"] != "" {
-		stat, err := Task(h, call.Parameters)
+		stat, err := Task(h.Host, call.Parameters)
 		if err != nil {
 			return operation.Output{}, err
 		}
@@ -73,7 +70,7 @@ func processTree(h operation.Host, ctx context.Context, patient operation.Patien
 	f.Text("blockedProcesses", strings.Join(blocked, " "))
 	f.Int("zombies", int64(counts['Z']))
 	f.Int("stopped", int64(counts['T']+counts['t']))
-	err = f.Artifact(call, "tree.txt", func(w *operation.Page) { drawTree(h, ctx, patient, w, tree, drawn) })
+	err = f.Artifact(call, "tree.txt", func(w *operation.Page) { h.drawTree(ctx, w, tree, drawn) })
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -87,7 +84,7 @@ type processes struct {
 	roots    []int
 }
 
-func readTree(h operation.Host, ctx context.Context) (*processes, error) {
+func (h host) readTree(ctx context.Context) (*processes, error) {
 	pids, err := h.FS.PIDs()
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
@@ -160,7 +157,7 @@ func (t *processes) ancestors(pid int) string {
 }
 
 // drawTree writes one process per line, with its owner if that differs from its parent's.
-func drawTree(h operation.Host, ctx context.Context, patient operation.Patience, w *operation.Page, t *processes, nodes []treeNode) {
+func (h host) drawTree(ctx context.Context, w *operation.Page, t *processes, nodes []treeNode) {
 	owners := map[int]string{}
 	for _, n := range nodes {
 		if ctx.Err() != nil {
@@ -168,7 +165,7 @@ func drawTree(h operation.Host, ctx context.Context, patient operation.Patience,
 			return
 		}
 		stat := t.stats[n.pid]
-		o, _ := PatientOwner(h, ctx, patient, n.pid) // unknown if it has ended
+		o, _ := PatientOwner(ctx, h.Host, h.patient, n.pid) // unknown if it has ended
 		owners[n.pid] = o.String()
 		// Indentation is limited: a chain of forks can be as deep as there are processes.
 		const deepest = 64

@@ -16,6 +16,12 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
+// host is the node. Looks that may hang in the kernel are made with patience.
+type host struct {
+	operation.Host
+	patient operation.Patience
+}
+
 // ErrTaskGone is returned if a task has ended, or if its PID has been reused.
 var ErrTaskGone = errors.New("is gone")
 
@@ -81,7 +87,7 @@ func OwnerOf(h operation.Host, pid int) (o Owner, err error) {
 }
 
 // PatientOwner is OwnerOf with the timeout of a look.
-func PatientOwner(h operation.Host, ctx context.Context, patient operation.Patience, pid int) (Owner, error) {
+func PatientOwner(ctx context.Context, h operation.Host, patient operation.Patience, pid int) (Owner, error) {
 	return operation.Look(ctx, patient, operation.LookLimit, func() (Owner, error) { return OwnerOf(h, pid) })
 }
 
