@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,14 +95,7 @@ func (c *Config) complete() error {
 	case c.Keep < 0 || c.MaxOpen < 0 || c.Workers < 0:
 		return fmt.Errorf("worker: a negative bound: keep %d, open %d, workers %d", c.Keep, c.MaxOpen, c.Workers)
 	}
-	for _, n := range []struct {
-		value     *int
-		otherwise int
-	}{{&c.Keep, defaultKeep}, {&c.MaxOpen, defaultMaxOpen}, {&c.Workers, defaultWorkers}} {
-		if *n.value == 0 {
-			*n.value = n.otherwise
-		}
-	}
+	c.Keep, c.MaxOpen, c.Workers = cmp.Or(c.Keep, defaultKeep), cmp.Or(c.MaxOpen, defaultMaxOpen), cmp.Or(c.Workers, defaultWorkers)
 	if c.Pod == nil {
 		c.Pod = func(string) *trigger.Pod { return nil }
 	}

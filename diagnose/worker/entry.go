@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/resolve"
@@ -58,8 +57,6 @@ type problemRef struct {
 
 // problemKey identifies a problem in the detector.
 type problemKey struct{ rule, group string }
-
-func keyOf(p *problem.Problem) problemKey { return problemKey{p.Rule, p.Group} }
 
 // entry is a Diagnosis that was taken. The worker's lock protects it.
 type entry struct {

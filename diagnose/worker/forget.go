@@ -71,16 +71,13 @@ func (w *Worker) forget() {
 
 // sweep removes the checkpoint and artifacts of a run.
 func (w *Worker) sweep(e *entry) {
-	if w.ledger.newer[e.ID] {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		e.swept, e.report = true, nil
-		return
+	ours := !w.ledger.newer[e.ID]
+	if ours {
+		if err := w.runner.Forget(e.ID); err != nil {
+			w.log.Warn("checkpoint of an old diagnosis not removed", "diagnosis", e.ID, "error", err)
+		}
 	}
-	if err := w.runner.Forget(e.ID); err != nil {
-		w.log.Warn("checkpoint of an old diagnosis not removed", "diagnosis", e.ID, "error", err)
-	}
-	if w.artifacts != nil {
+	if ours && w.artifacts != nil {
 		if err := w.artifacts.Remove(e.ID); err != nil {
 			w.log.Warn("artifacts of an old diagnosis are not removed", "diagnosis", e.ID, "error", err)
 		}
@@ -100,11 +97,9 @@ func (w *Worker) discard(e *entry) {
 		return
 	}
 	key := problemKey{e.Problem.Rule, e.Problem.Group}
-	left := slices.DeleteFunc(w.problems[key], func(o *entry) bool { return o == e })
-	if len(left) == 0 {
+	w.problems[key] = slices.DeleteFunc(w.problems[key], func(o *entry) bool { return o == e })
+	if len(w.problems[key]) == 0 {
 		delete(w.problems, key)
-	} else {
-		w.problems[key] = left
 	}
 }
 

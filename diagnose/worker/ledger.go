@@ -112,8 +112,6 @@ func (l *ledger) remove(id string) error {
 	return nil
 }
 
-func takenIn(dir string) string { return filepath.Join(dir, takenDir) }
-
 // identity returns the holder name of a folder's runs: the node and a random ID that is stored in
 // the folder. So a restarted agent is the same holder, and another agent of the node is not. If the
 // ID can't be stored, identity returns one with the error.

@@ -38,7 +38,10 @@ func (w *Worker) manage(ctx context.Context) {
 		case <-w.moved:
 		case <-timer.C:
 		}
-		w.lookAgain()
+		w.mu.Lock()
+		w.catchUp()
+		w.enterAll()
+		w.mu.Unlock()
 		w.persist()
 		for _, e := range w.all() {
 			w.advance(e)
@@ -48,14 +51,6 @@ func (w *Worker) manage(ctx context.Context) {
 		w.forget()
 		timer.Reset(time.Until(w.nextLook()))
 	}
-}
-
-// lookAgain retries what waits for triggers, pods or a slot.
-func (w *Worker) lookAgain() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.catchUp()
-	w.enterAll()
 }
 
 // all returns the entries: the node's own before those of tenants, and older ones first.
@@ -144,11 +139,9 @@ func (w *Worker) advance(e *entry) {
 	now := time.Now()
 	begun := e.Parameters != nil
 	switch {
+	case e.cancel != "" && e.active && e.cancelled:
 	case e.cancel != "" && e.active:
 		why := e.cancel
-		if e.cancelled {
-			break
-		}
 		e.cancelled = true
 		w.mu.Unlock()
 		w.pool.Cancel(e.ID, why)
@@ -225,10 +218,10 @@ func (w *Worker) yields(e *entry) bool {
 // submit passes a run to the pool.
 func (w *Worker) submit(e *entry, d *runner.Diagnosis, cancel string) {
 	err := w.pool.Submit(d)
-	if err == nil && cancel != "" {
-		w.pool.Cancel(e.ID, cancel)
-	}
 	if err == nil {
+		if cancel != "" {
+			w.pool.Cancel(e.ID, cancel)
+		}
 		return
 	}
 	w.mu.Lock()
@@ -247,7 +240,7 @@ func (w *Worker) changed(rep *runner.Report) {
 	if e == nil {
 		return
 	}
-	if waitsAlike(e.report, rep) {
+	if was := e.report; was != nil && was.Waiting != nil && rep.Waiting != nil && *was.Waiting == *rep.Waiting && len(was.Records) == len(rep.Records) {
 		return // it was only executed again
 	}
 	// If the previous report had a repair under way, its intent must be cleared at once.
@@ -257,11 +250,6 @@ func (w *Worker) changed(rep *runner.Report) {
 	wake(w.reported)
 }
 
-// waitsAlike reports whether two states of a waiting run are the same.
-func waitsAlike(a, b *runner.Report) bool {
-	return a != nil && a.Waiting != nil && b.Waiting != nil && *a.Waiting == *b.Waiting && len(a.Records) == len(b.Records)
-}
-
 // repairsRan counts the repairs whose outcome is known.
 func repairsRan(rep *runner.Report) int {
 	if rep == nil {
@@ -269,11 +257,16 @@ func repairsRan(rep *runner.Report) int {
 	}
 	n := 0
 	for i := range rep.Records {
-		if r := &rep.Records[i]; r.Repairs && r.State != v1alpha1.ResultRunning && r.State != v1alpha1.ResultAwaitingApproval {
+		if r := &rep.Records[i]; r.Repairs && hasEnded(r) {
 			n++
 		}
 	}
 	return n
+}
+
+// hasEnded reports whether the outcome of an operation is known.
+func hasEnded(r *runner.Record) bool {
+	return r.State != v1alpha1.ResultRunning && r.State != v1alpha1.ResultAwaitingApproval
 }
 
 // ran receives how a run has ended, or why it will be resumed later.

@@ -61,7 +61,7 @@ kernosis_diagnoses_unreported 0
 // Every kind of loss in diagnoses has a metric, whatever counts it.
 func TestMetricsOfWhatIsLost(t *testing.T) {
 	dir := t.TempDir()
-	if err := errors.Join(os.Mkdir(takenIn(dir), 0o700), os.WriteFile(filepath.Join(takenIn(dir), "x.json"), []byte("{"), 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, takenDir), 0o700), os.WriteFile(filepath.Join(filepath.Join(dir, takenDir), "x.json"), []byte("{"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	w, err := New(Config{Node: "n7", Namespace: "kernosis", Dir: dir, Store: struct{ Store }{}, Artifacts: artifact.Config{Budget: 10}})

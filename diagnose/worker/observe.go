@@ -151,7 +151,7 @@ func (w *Worker) updateProblem(p *problem.Problem) {
 	default:
 		return
 	}
-	for _, e := range w.problems[keyOf(p)] {
+	for _, e := range w.problems[problemKey{p.Rule, p.Group}] {
 		if e.Problem.State == state {
 			continue
 		}

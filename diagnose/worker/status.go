@@ -93,22 +93,12 @@ func (n *snapshot) apply(s *v1alpha1.DiagnosisStatus) applied {
 	if was.Checkpoint != nil {
 		// The time changes only if something else does, so that an unchanged status is not written.
 		at := s.Checkpoint.Time
-		if s.Checkpoint.Time = was.Checkpoint.Time; !storedAlike(was, s) {
+		// As JSON: the API server truncates times to microseconds, for instance.
+		if s.Checkpoint.Time = was.Checkpoint.Time; !bytes.Equal(jsonOf(was), jsonOf(s)) {
 			s.Checkpoint.Time = at
 		}
 	}
 	return appliedAll
-}
-
-// storedAlike reports whether two statuses are the same once stored: the API server truncates times
-// to microseconds, for instance.
-func storedAlike(a, b *v1alpha1.DiagnosisStatus) bool {
-	x, err := json.Marshal(a)
-	if err != nil {
-		return false
-	}
-	y, err := json.Marshal(b)
-	return err == nil && bytes.Equal(x, y)
 }
 
 func (n *snapshot) applyProblem(s *v1alpha1.DiagnosisStatus) {
@@ -135,9 +125,7 @@ func (n *snapshot) outcomeKnown(id int) bool {
 	if n.end != nil && n.end.Reason != v1alpha1.ReasonOutcomeUnknown {
 		return true
 	}
-	return n.report != nil && slices.ContainsFunc(n.report.Records, func(r runner.Record) bool {
-		return r.ID == id && r.State != v1alpha1.ResultRunning && r.State != v1alpha1.ResultAwaitingApproval
-	})
+	return n.report != nil && slices.ContainsFunc(n.report.Records, func(r runner.Record) bool { return r.ID == id && hasEnded(&r) })
 }
 
 // condition records whether and how it has ended.
@@ -210,7 +198,7 @@ func artifactsOf(list []artifact.Artifact, node string) []v1alpha1.Artifact {
 // first, starting with the last nodes, then messages, artifacts and failed paths. What is dropped
 // is marked if there is a field for it.
 func fit(s *v1alpha1.DiagnosisStatus) {
-	over := func() bool { return bytesOf(s) > v1alpha1.MaxStatusBytes }
+	over := func() bool { return len(jsonOf(s)) > v1alpha1.MaxStatusBytes }
 	for i := len(s.Results) - 1; i >= 0 && over(); i-- {
 		if r := &s.Results[i]; len(r.Values) > 0 {
 			r.Values, r.Truncated = nil, true
@@ -229,10 +217,7 @@ func fit(s *v1alpha1.DiagnosisStatus) {
 	}
 }
 
-func bytesOf(s *v1alpha1.DiagnosisStatus) int {
-	raw, err := json.Marshal(s)
-	if err != nil {
-		return 0 // nothing here fails to marshal
-	}
-	return len(raw)
+func jsonOf(s *v1alpha1.DiagnosisStatus) []byte {
+	raw, _ := json.Marshal(s) // nothing here fails to marshal
+	return raw
 }

@@ -20,7 +20,7 @@ import (
 // Store has the Diagnoses and the objects that they use. Its methods may be called by several
 // goroutines at once. Returned objects must not be changed.
 type Store interface {
-	// Run keeps the Store up to date until ctx ends, and notifies h of changes.
+	// Run keeps the Store up to date, and notifies h of changes. It returns nil when ctx ends.
 	Run(ctx context.Context, h Handler) error
 	// Objects returns the objects in force, never nil. Before the first sync they are those saved
 	// by the previous process, or empty.

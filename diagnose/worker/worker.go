@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -66,7 +67,7 @@ func New(c Config) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{
-		c: c, log: c.Log, engine: engine, ledger: ledger{dir: takenIn(c.Dir)},
+		c: c, log: c.Log, engine: engine, ledger: ledger{dir: filepath.Join(c.Dir, takenDir)},
 		moved: make(chan struct{}, 1), reported: make(chan struct{}, 1),
 		entries: map[string]*entry{}, names: map[types.NamespacedName]string{}, problems: map[problemKey][]*entry{},
 		outside: map[types.NamespacedName]*outside{}, refused: map[string]string{}, latency: newLatency(),
@@ -117,7 +118,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		defer w.artifacts.Close()
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return untilDone(w.c.Store.Run(ctx, handler{w})) })
+	g.Go(func() error { return w.c.Store.Run(ctx, handler{w}) })
 	g.Go(func() error { w.pool.Run(ctx); return nil })
 	g.Go(func() error { w.manage(ctx); return nil })
 	g.Go(func() error { w.report(ctx); return nil })
@@ -135,14 +136,6 @@ func (w *Worker) Holder() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.holder
-}
-
-// untilDone ignores the cancellation of a context.
-func untilDone(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
 }
 
 // lockAgain is how often a locked folder is tried again.

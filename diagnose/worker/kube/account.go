@@ -183,37 +183,29 @@ func (a *account) read(resource string, outcome conditions.Outcome, err error) {
 	}
 }
 
-// descs are the metrics of requests for Diagnoses.
-type descs struct{ requests, watches *prometheus.Desc }
+func requestsDesc() *prometheus.Desc {
+	return prometheus.NewDesc("kernosis_diagnosis_api_requests_total", "API requests for Diagnoses and the objects they use, by verb, resource and outcome.",
+		[]string{"verb", "resource", "outcome"}, nil)
+}
 
-func newDescs() descs {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
-	}
-	return descs{
-		requests: desc("kernosis_diagnosis_api_requests_total", "API requests for Diagnoses and the objects they use, by verb, resource and outcome.", "verb", "resource", "outcome"),
-		watches:  desc("kernosis_diagnosis_api_watches_total", "Watches opened at the API server, by resource. Each but the first replaces one that ended.", "resource"),
-	}
+func watchesDesc() *prometheus.Desc {
+	return prometheus.NewDesc("kernosis_diagnosis_api_watches_total", "Watches opened at the API server, by resource. Each but the first replaces one that ended.",
+		[]string{"resource"}, nil)
 }
 
 // Describe implements prometheus.Collector.
 func (s *Store) Describe(ch chan<- *prometheus.Desc) {
-	d := newDescs()
-	for _, d := range []*prometheus.Desc{d.requests, d.watches} {
-		ch <- d
-	}
+	ch <- requestsDesc()
+	ch <- watchesDesc()
 }
 
 // Collect implements prometheus.Collector.
 func (s *Store) Collect(ch chan<- prometheus.Metric) {
-	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
-	}
-	d, st := newDescs(), s.Stats()
+	st := s.Stats()
 	for q, n := range st.Requests {
-		counter(d.requests, n, q.Verb, q.Resource, string(q.Outcome))
+		ch <- prometheus.MustNewConstMetric(requestsDesc(), prometheus.CounterValue, float64(n), q.Verb, q.Resource, string(q.Outcome))
 	}
 	for resource, n := range st.Watches {
-		counter(d.watches, n, resource)
+		ch <- prometheus.MustNewConstMetric(watchesDesc(), prometheus.CounterValue, float64(n), resource)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
@@ -116,9 +115,4 @@ func (a *api) patchStatus(ctx context.Context, of types.NamespacedName, patch []
 		Param("fieldManager", fieldManager).Timeout(a.timeout).MaxRetries(0).Body(patch).Do(ctx).Into(out)
 	a.account.answered(ctx, verbPatch, statusOf, err)
 	return out, err
-}
-
-// ofNode selects the Diagnoses of a node.
-func ofNode(node string) string {
-	return fields.OneTermEqualSelector("spec.nodeName", node).String()
 }

@@ -19,7 +19,6 @@ import (
 // feed receives a kind's objects from a reflector. Its methods are called by one goroutine.
 type feed[T client.Object] struct {
 	heard    func()    // the API server has sent something
-	trim     func(T)   // removes what a run does not need, first of all
 	changed  func(o T) // the object is new or has changed
 	gone     func(o T)
 	replaced func(list []T, version string) // all of them
@@ -76,7 +75,7 @@ func (f *feed[T]) Transformer() cache.TransformFunc {
 		if !ok {
 			return o, nil // a missed deletion; Delete reports the type
 		}
-		f.trim(t)
+		trim(t)
 		return t, nil
 	}
 }
@@ -87,7 +86,7 @@ func (f *feed[T]) trimmed(o any) (T, error) {
 	if !ok {
 		return t, fmt.Errorf("unexpected %T in a watch of %T", o, t)
 	}
-	f.trim(t)
+	trim(t)
 	return t, nil
 }
 

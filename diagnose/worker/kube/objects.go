@@ -2,8 +2,10 @@ package kube
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -82,9 +84,8 @@ func (s *Store) saveNow() {
 }
 
 // objectsFeed returns a feed that fills the mirror of a kind. It calls news after relevant changes.
-func objectsFeed[T client.Object](m *mirror[T], trim func(T), news func()) *feed[T] {
+func objectsFeed[T client.Object](m *mirror[T], news func()) *feed[T] {
 	return &feed[T]{
-		trim: trim,
 		changed: func(o T) {
 			if was, had, ok := m.take(o); ok && (!had || !same(was, o)) {
 				news()
@@ -96,7 +97,7 @@ func objectsFeed[T client.Object](m *mirror[T], trim func(T), news func()) *feed
 		},
 		replaced: func(list []T, version string) {
 			before := m.all()
-			if first := m.replace(list, version); first || !sameAll(before, m.all()) {
+			if first := m.replace(list, version); first || !slices.EqualFunc(before, m.all(), same) {
 				news()
 			}
 		},
@@ -110,41 +111,25 @@ func objectsFeed[T client.Object](m *mirror[T], trim func(T), news func()) *feed
 
 // same reports whether two versions of an object are the same for a run, which ignores the status.
 func same[T client.Object](a, b T) bool {
-	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration()
+	return a.GetName() == b.GetName() && a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration()
 }
 
-func sameAll[T client.Object](a, b []T) bool {
-	if len(a) != len(b) {
-		return false
+// trim removes what no run needs. Whether a set is valid is checked when it is used, so that
+// diagnoses also run without a controller.
+func trim(object client.Object) {
+	object.SetManagedFields(nil)
+	switch o := object.(type) {
+	case *v1alpha1.Diagnosis:
+		delete(o.Annotations, corev1.LastAppliedConfigAnnotation)
+		return
+	case *v1alpha1.OperationSet:
+		o.Status = v1alpha1.OperationSetStatus{} // it has up to 100 paths
+	case *v1alpha1.Trigger:
+		o.Status = v1alpha1.TriggerStatus{}
 	}
-	for i := range a {
-		if client.ObjectKeyFromObject(a[i]) != client.ObjectKeyFromObject(b[i]) || !same(a[i], b[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-// trimMeta removes metadata that no run needs.
-func trimMeta(o client.Object) {
-	o.SetManagedFields(nil)
-	o.SetAnnotations(nil) // including kubectl's copy of the whole object
-	o.SetOwnerReferences(nil)
-	o.SetFinalizers(nil)
-}
-
-func trimOperation(o *v1alpha1.Operation) { trimMeta(o) }
-
-// trimSet removes the status, which has up to 100 paths. Whether a set is valid is checked when it
-// is used, so that diagnoses also run without a controller.
-func trimSet(o *v1alpha1.OperationSet) {
-	trimMeta(o)
-	o.Status = v1alpha1.OperationSetStatus{}
-}
-
-func trimTrigger(o *v1alpha1.Trigger) {
-	trimMeta(o)
-	o.Status = v1alpha1.TriggerStatus{}
+	object.SetAnnotations(nil) // including kubectl's copy of the whole object
+	object.SetOwnerReferences(nil)
+	object.SetFinalizers(nil)
 }
 
 // lookUp reads the objects that a new Diagnosis needs and the mirrors lack. The watches of the
@@ -158,7 +143,7 @@ func (s *Store) lookUp(ctx context.Context, d *v1alpha1.Diagnosis, news func()) 
 		if s.api.get(ctx, operationSets, name, set) != nil {
 			return // the run reports a missing set; the account logs other errors
 		}
-		trimSet(set)
+		trim(set)
 		s.sets.learn(set)
 	}
 	found := !known
@@ -175,7 +160,7 @@ func (s *Store) lookUp(ctx context.Context, d *v1alpha1.Diagnosis, news func()) 
 		} else if err != nil {
 			continue
 		}
-		trimOperation(o)
+		trim(o)
 		s.operations.learn(o)
 		found = true
 	}

@@ -3,7 +3,6 @@ package kube
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,7 +29,6 @@ type lastReported struct {
 func (r *reporter) feed() *feed[*v1alpha1.Diagnosis] {
 	m := r.known
 	return &feed[*v1alpha1.Diagnosis]{
-		trim: trimDiagnosis,
 		changed: func(d *v1alpha1.Diagnosis) {
 			if _, _, news := m.take(kept(d)); news {
 				r.changed(d)
@@ -95,12 +93,6 @@ func (r *reporter) replaced(list []*v1alpha1.Diagnosis) {
 	for _, d := range list {
 		r.changed(d)
 	}
-}
-
-// trimDiagnosis removes fields that nobody needs.
-func trimDiagnosis(d *v1alpha1.Diagnosis) {
-	d.ManagedFields = nil
-	delete(d.Annotations, corev1.LastAppliedConfigAnnotation)
 }
 
 // kept returns the part of a Diagnosis to keep in memory. For an ended one it omits the results,

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -80,15 +82,7 @@ func New(c Config) (*Store, error) {
 	if c.REST == nil || c.Node == "" || c.Dir == "" {
 		return nil, errors.New("diagnoses by the API: the API server, the node and a folder are needed")
 	}
-	if c.Timeout <= 0 {
-		c.Timeout = defaultTimeout
-	}
-	if c.Settle <= 0 {
-		c.Settle = defaultSettle
-	}
-	if c.MaxSaved <= 0 {
-		c.MaxSaved = defaultMaxSaved
-	}
+	c.Timeout, c.Settle, c.MaxSaved = cmp.Or(c.Timeout, defaultTimeout), cmp.Or(c.Settle, defaultSettle), cmp.Or(c.MaxSaved, defaultMaxSaved)
 	if c.Builtin == nil {
 		c.Builtin = func(string) bool { return false }
 	}
@@ -122,7 +116,7 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 	news := func() { s.news(h) }
 	var all sync.WaitGroup
 	all.Go(func() { s.save(ctx.Done()) })
-	first := objectsFeed(s.operations, trimOperation, news)
+	first := objectsFeed(s.operations, news)
 	first.denied = func(o conditions.Outcome) {
 		if o == KindMissing { // the CRDs come together
 			s.sets.settle()
@@ -132,21 +126,17 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 			news()
 		}
 	}
-	all.Go(func() {
-		follow(ctx, s.api, operations, "", &v1alpha1.OperationList{}, &v1alpha1.Operation{}, first)
-	})
+	all.Go(func() { follow(ctx, s.api, operations, "", &v1alpha1.OperationList{}, &v1alpha1.Operation{}, first) })
 	// While the CRDs are missing, one request at a time is enough, because a whole fleet asks.
 	if !await(ctx, s.account.served) {
 		all.Wait()
 		return nil
 	}
 	all.Go(func() {
-		follow(ctx, s.api, operationSets, "", &v1alpha1.OperationSetList{}, &v1alpha1.OperationSet{},
-			objectsFeed(s.sets, trimSet, news))
+		follow(ctx, s.api, operationSets, "", &v1alpha1.OperationSetList{}, &v1alpha1.OperationSet{}, objectsFeed(s.sets, news))
 	})
 	all.Go(func() {
-		follow(ctx, s.api, triggers, "", &v1alpha1.TriggerList{}, &v1alpha1.Trigger{},
-			objectsFeed(s.triggers, trimTrigger, news))
+		follow(ctx, s.api, triggers, "", &v1alpha1.TriggerList{}, &v1alpha1.Trigger{}, objectsFeed(s.triggers, news))
 	})
 	all.Go(func() {
 		if !await(ctx, s.operations.synced, s.sets.synced) {
@@ -156,12 +146,11 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 			known: s.diagnoses, h: h, reported: make(map[types.NamespacedName]lastReported),
 			prepare: func(d *v1alpha1.Diagnosis) {
 				s.lookUp(ctx, d, news)
-				// Saved so that the next agent, if this one is killed now, continues with the same
-				// set.
-				s.saveNow()
+				s.saveNow() // so that the next agent, if this one is killed now, continues with the same set
 			},
 		}
-		follow(ctx, s.api, diagnoses, ofNode(s.config.Node), &v1alpha1.DiagnosisList{}, &v1alpha1.Diagnosis{}, t.feed())
+		ofNode := fields.OneTermEqualSelector("spec.nodeName", s.config.Node).String()
+		follow(ctx, s.api, diagnoses, ofNode, &v1alpha1.DiagnosisList{}, &v1alpha1.Diagnosis{}, t.feed())
 	})
 	all.Wait()
 	return nil

@@ -41,7 +41,7 @@ func (s *Store) Write(ctx context.Context, key worker.Key, change func(*v1alpha1
 		out, err := s.api.patchStatus(bounded, key.NamespacedName, patch)
 		switch outcomeOf(err) {
 		case Done:
-			trimDiagnosis(out)
+			trim(out)
 			s.diagnoses.update(kept(out))
 			return out, nil
 		case conditions.Conflict:
@@ -68,7 +68,7 @@ func (s *Store) read(ctx context.Context, key worker.Key) (*v1alpha1.Diagnosis, 
 	if err != nil {
 		return nil, err
 	}
-	trimDiagnosis(d)
+	trim(d)
 	s.diagnoses.update(kept(d))
 	return d, nil
 }
@@ -119,7 +119,7 @@ func (s *Store) Create(ctx context.Context, d *v1alpha1.Diagnosis) (*v1alpha1.Di
 		if err != nil {
 			break
 		}
-		trimDiagnosis(made)
+		trim(made)
 		if made.Spec.NodeName == s.config.Node {
 			s.diagnoses.learn(kept(made))
 		}
