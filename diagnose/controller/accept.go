@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,9 +19,10 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// names looks up OperationSets and Operations by name.
+// names looks up OperationSets and Operations by name, and maintains the status of OperationSets and
+// the condition Accepted of Triggers.
 type names struct {
-	client   client.Reader // the cache
+	client   client.Client // reads from the cache
 	api      client.Reader
 	builtins []operation.Builtin
 }
@@ -62,19 +64,13 @@ func typeOf(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: kind}
 }
 
-// sets maintains the status of OperationSets.
-type sets struct {
-	client client.Client
-	names  *names
-}
-
-// Reconcile updates the status of one OperationSet.
-func (s *sets) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+// reconcileSet updates the status of one OperationSet.
+func (n *names) reconcileSet(ctx context.Context, wanted reconcile.Request) (reconcile.Result, error) {
 	set := &v1alpha1.OperationSet{}
-	if err := s.client.Get(ctx, request.NamespacedName, set); err != nil {
+	if err := n.client.Get(ctx, wanted.NamespacedName, set); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	c, err := s.names.config(ctx)
+	c, err := n.config(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -82,33 +78,25 @@ func (s *sets) Reconcile(ctx context.Context, request reconcile.Request) (reconc
 	next.TypeMeta = typeOf(v1alpha1.KindOperationSet)
 	next.Status = setStatus(c, next)
 	next.TypeMeta = set.TypeMeta
-	_, err = writeStatus(ctx, s.client, set, next)
+	_, err = writeStatus(ctx, n.client, set, next)
 	return settled(ctx, reconcile.Result{}, err)
 }
 
 // operationHandler enqueues the sets that name a changed Operation.
-func (s *sets) operationHandler() handler.TypedEventHandler[*v1alpha1.Operation, reconcile.Request] {
+func (n *names) operationHandler() handler.TypedEventHandler[*v1alpha1.Operation, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, o *v1alpha1.Operation) []reconcile.Request {
 		var list v1alpha1.OperationSetList
-		if err := s.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		if err := n.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil // the cache is ending
 		}
 		var out []reconcile.Request
 		for i := range list.Items {
-			for j := range list.Items[i].Spec.AdjacencyList {
-				if list.Items[i].Spec.AdjacencyList[j].Operation == o.Name {
-					out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-					break
-				}
+			if slices.ContainsFunc(list.Items[i].Spec.AdjacencyList, func(node v1alpha1.Node) bool { return node.Operation == o.Name }) {
+				out = append(out, request("", list.Items[i].Name))
 			}
 		}
 		return out
 	})
-}
-
-// itself enqueues the changed object.
-func itself[T client.Object]() handler.TypedEventHandler[T, reconcile.Request] {
-	return &handler.TypedEnqueueRequestForObject[T]{}
 }
 
 // setStatus returns the status of a set. A valid graph gets its paths even if some of its names are
@@ -137,25 +125,20 @@ func checkSet(c resolve.Config, set *v1alpha1.OperationSet) (reason, message str
 	faults, known := errors.AsType[resolve.Faults](err)
 	switch {
 	case known:
-		return faults[0].Reason, listed(set, faults), false
+		return faults[0].Reason, listed(len(faults), func(i int) string {
+			if f := faults[i]; f.Object == set { // faults of the set itself omit its name
+				return f.Field + ": " + f.Message
+			}
+			return faults[i].Error()
+		}), false
 	case err != nil:
 		return v1alpha1.ReasonInvalid, bounded(err.Error()), false
 	}
 	return v1alpha1.ReasonAccepted, "the graph can be run", true
 }
 
-// listed lists as many faults as fit in a message. Faults of the set itself omit its name.
-func listed(set *v1alpha1.OperationSet, faults resolve.Faults) string {
-	return listedLines(len(faults), func(i int) string {
-		if f := faults[i]; f.Object == set {
-			return f.Field + ": " + f.Message
-		}
-		return faults[i].Error()
-	})
-}
-
-// listedLines joins n texts to a message of the API's length, and counts the texts that do not fit.
-func listedLines(n int, text func(int) string) string {
+// listed joins n texts to a message of the API's length, and counts the texts that do not fit.
+func listed(n int, text func(int) string) string {
 	const room = v1alpha1.MaxMessageBytes - len("; and 1234567890 more")
 	var b strings.Builder
 	for i := range n {
@@ -172,40 +155,34 @@ func listedLines(n int, text func(int) string) string {
 	return bounded(b.String())
 }
 
-// triggers maintains the condition Accepted of Triggers.
-type triggers struct {
-	client client.Client
-	names  *names
-}
-
-// Reconcile updates the status of one Trigger.
-func (t *triggers) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+// reconcileTrigger updates the status of one Trigger.
+func (n *names) reconcileTrigger(ctx context.Context, wanted reconcile.Request) (reconcile.Result, error) {
 	object := &v1alpha1.Trigger{}
-	if err := t.client.Get(ctx, request.NamespacedName, object); err != nil {
+	if err := n.client.Get(ctx, wanted.NamespacedName, object); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	reason, message, err := t.check(ctx, object)
+	reason, message, err := n.checkTrigger(ctx, object)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	next := object.DeepCopy()
 	accept(&next.Status.Conditions, next.Generation, reason == v1alpha1.ReasonAccepted, reason, message)
-	_, err = writeStatus(ctx, t.client, object, next)
+	_, err = writeStatus(ctx, n.client, object, next)
 	return settled(ctx, reconcile.Result{}, err)
 }
 
-// check returns the condition Accepted. A Trigger is accepted if the Diagnoses it creates can run.
-func (t *triggers) check(ctx context.Context, object *v1alpha1.Trigger) (reason, message string, err error) {
+// checkTrigger returns the condition Accepted. A Trigger is accepted if the Diagnoses it creates can run.
+func (n *names) checkTrigger(ctx context.Context, object *v1alpha1.Trigger) (reason, message string, err error) {
 	matcher, err := trigger.Compile(object)
 	if wrong, ok := errors.AsType[trigger.Errors](err); ok {
-		return wrong.Reason(), listedLines(len(wrong), func(i int) string { return wrong[i].Error() }), nil
+		return wrong.Reason(), listed(len(wrong), func(i int) string { return wrong[i].Error() }), nil
 	}
 	if err != nil {
 		return v1alpha1.ReasonInvalid, bounded(err.Error()), nil
 	}
 	const field = "spec.operationSet"
 	name := object.Spec.OperationSet
-	set, c, err := t.names.set(ctx, name)
+	set, c, err := n.set(ctx, name)
 	if err != nil {
 		return "", "", err
 	}
@@ -216,23 +193,23 @@ func (t *triggers) check(ctx context.Context, object *v1alpha1.Trigger) (reason,
 		return v1alpha1.ReasonOperationSetNotReady, fmt.Sprintf("%s: the OperationSet %q can't be run (%s): Diagnoses fail with %s", field, name, why, v1alpha1.ReasonOperationSetNotReady), nil
 	}
 	if warnings := matcher.Warnings(); len(warnings) > 0 {
-		return v1alpha1.ReasonAccepted, listedLines(len(warnings), func(i int) string { return warnings[i].Error() }), nil
+		return v1alpha1.ReasonAccepted, listed(len(warnings), func(i int) string { return warnings[i].Error() }), nil
 	}
 	return v1alpha1.ReasonAccepted, fmt.Sprintf("starts the OperationSet %q", name), nil
 }
 
 // setHandler enqueues the Triggers that name a changed OperationSet. A change of an Operation
 // changes the status of the set, and so arrives here too.
-func (t *triggers) setHandler() handler.TypedEventHandler[*v1alpha1.OperationSet, reconcile.Request] {
+func (n *names) setHandler() handler.TypedEventHandler[*v1alpha1.OperationSet, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, set *v1alpha1.OperationSet) []reconcile.Request {
 		var list v1alpha1.TriggerList
-		if err := t.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		if err := n.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil // the cache is ending
 		}
 		var out []reconcile.Request
 		for i := range list.Items {
 			if list.Items[i].Spec.OperationSet == set.Name {
-				out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+				out = append(out, request("", list.Items[i].Name))
 			}
 		}
 		return out

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -21,43 +28,39 @@ import (
 // Add adds the controller to a running manager whose API server serves the kinds of [Served]; see
 // [leader.WhenServed]. Its metrics stay registered until remove is called.
 func Add(m manager.Manager, c Config) (remove func(), err error) {
-	if err := c.setDefaults(); err != nil {
-		return nil, fmt.Errorf("controller: %w", err)
-	}
-	own := prometheus.NewRegistry()
-	deleted := newDeleted()
-	own.MustRegister(deleted, &phases{m.GetCache()})
-	if err := add(m, &c, deleted); err != nil {
-		return nil, fmt.Errorf("controller: %w", err)
-	}
-	if remove, err = leader.Register(c.Metrics, own); err != nil {
+	if remove, err = add(m, &c); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
 	return remove, nil
 }
 
-func add(m manager.Manager, c *Config, deleted *prometheus.CounterVec) error {
-	if err := index(m.GetFieldIndexer()); err != nil {
-		return err
+func add(m manager.Manager, c *Config) (remove func(), err error) {
+	if err := errors.Join(c.setDefaults(), index(m.GetFieldIndexer())); err != nil {
+		return nil, err
 	}
 	names := &names{client: m.GetClient(), api: m.GetAPIReader(), builtins: c.Builtins}
-	d := &diagnoses{
-		config: c, client: m.GetClient(), api: m.GetAPIReader(), agents: newAgents(c.Silent),
-		deleted: deleted, names: names, report: &reporter{recorder: m.GetEventRecorder(lease.Controller)},
-	}
-	h := &history{config: c, client: m.GetClient(), deleted: deleted}
-	sets, triggers := &sets{client: m.GetClient(), names: names}, &triggers{client: m.GetClient(), names: names}
+	d := &diagnoses{names: names, config: c, agents: newAgents(c.Silent), deleted: newDeleted(), recorder: m.GetEventRecorder(lease.Controller)}
 	kinds := m.GetCache()
-	return errors.Join(
-		leader.Reconcile(m, "operationsets", 1, sets,
-			source.Kind(kinds, &v1alpha1.OperationSet{}, itself[*v1alpha1.OperationSet]()),
-			source.Kind(kinds, &v1alpha1.Operation{}, sets.operationHandler())),
-		leader.Reconcile(m, "triggers", 1, triggers,
-			source.Kind(kinds, &v1alpha1.Trigger{}, itself[*v1alpha1.Trigger]()),
-			source.Kind(kinds, &v1alpha1.OperationSet{}, triggers.setHandler())),
-		leader.Reconcile(m, "diagnoses", c.Workers, d, d.sources(kinds)...),
-		leader.Reconcile(m, "diagnosishistory", 1, h, h.sources(kinds)...),
-	)
+	if err := errors.Join(
+		leader.Reconcile(m, "operationsets", 1, reconcile.Func(names.reconcileSet),
+			source.Kind(kinds, &v1alpha1.OperationSet{}, &handler.TypedEnqueueRequestForObject[*v1alpha1.OperationSet]{}),
+			source.Kind(kinds, &v1alpha1.Operation{}, names.operationHandler())),
+		leader.Reconcile(m, "triggers", 1, reconcile.Func(names.reconcileTrigger),
+			source.Kind(kinds, &v1alpha1.Trigger{}, &handler.TypedEnqueueRequestForObject[*v1alpha1.Trigger]{}),
+			source.Kind(kinds, &v1alpha1.OperationSet{}, names.setHandler())),
+		leader.Reconcile(m, "diagnoses", c.Workers, d,
+			source.Kind(kinds, &v1alpha1.Diagnosis{}, OnChange(d.onDiagnosisChange)),
+			source.Kind(kinds, &corev1.Node{}, OnChange(d.onNodeChange)),
+			source.Kind(kinds, &coordinationv1.Lease{}, OnChange(d.onLeaseChange))),
+		leader.Reconcile(m, "diagnosishistory", 1, reconcile.Func(d.reconcileHistory),
+			source.Kind(kinds, &v1alpha1.Diagnosis{}, OnChange(d.onEndedChange)),
+			source.Kind(kinds, &v1alpha1.Trigger{}, &handler.TypedEnqueueRequestForObject[*v1alpha1.Trigger]{})),
+	); err != nil {
+		return nil, err
+	}
+	own := prometheus.NewRegistry()
+	own.MustRegister(d.deleted, &phases{kinds})
+	return leader.Register(c.Metrics, own)
 }
 
 // Names of the indexes of cached Diagnoses.
@@ -70,13 +73,8 @@ const (
 // index adds the indexes.
 func index(to client.FieldIndexer) error {
 	of := func(name string, value func(*v1alpha1.Diagnosis) []string) error {
-		return to.IndexField(context.Background(), &v1alpha1.Diagnosis{}, name, func(o client.Object) []string {
-			d, ok := o.(*v1alpha1.Diagnosis)
-			if !ok {
-				return nil
-			}
-			return value(d)
-		})
+		return to.IndexField(context.Background(), &v1alpha1.Diagnosis{}, name,
+			func(o client.Object) []string { return value(o.(*v1alpha1.Diagnosis)) })
 	}
 	return errors.Join(
 		of(indexNode, func(d *v1alpha1.Diagnosis) []string {
@@ -156,21 +154,84 @@ func (c *Config) setDefaults() error {
 		if *d.value < 0 {
 			return fmt.Errorf("%s: %s is negative", d.name, *d.value)
 		}
-		if *d.value == 0 {
-			*d.value = d.other
-		}
+		*d.value = cmp.Or(*d.value, d.other)
 	}
 	if c.MaxEnded < 0 || c.Workers < 0 {
 		return fmt.Errorf("%d ended Diagnoses, %d workers: want no negative number", c.MaxEnded, c.Workers)
 	}
-	if c.MaxEnded == 0 {
-		c.MaxEnded = DefaultMaxEnded
-	}
-	if c.Workers == 0 {
-		c.Workers = DefaultWorkers
-	}
+	c.MaxEnded, c.Workers = cmp.Or(c.MaxEnded, DefaultMaxEnded), cmp.Or(c.Workers, DefaultWorkers)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return nil
+}
+
+// Queue takes requests to reconcile.
+type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func request(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}}
+}
+
+// OnChange returns a handler that calls f for each change of an object. was is nil for a new object,
+// is for a deleted one.
+func OnChange[T client.Object](f func(ctx context.Context, q Queue, was, is T)) handler.TypedEventHandler[T, reconcile.Request] {
+	var none T
+	return handler.TypedFuncs[T, reconcile.Request]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[T], q Queue) { f(ctx, q, none, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[T], q Queue) { f(ctx, q, e.ObjectOld, e.ObjectNew) },
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[T], q Queue) { f(ctx, q, e.Object, none) },
+	}
+}
+
+// onDiagnosisChange enqueues a changed Diagnosis. It also reports changes, because only here both versions
+// are known.
+func (r *diagnoses) onDiagnosisChange(ctx context.Context, q Queue, was, is *v1alpha1.Diagnosis) {
+	parent := func(d *v1alpha1.Diagnosis) {
+		if p := d.Parent(); p != nil {
+			q.AddAfter(request(d.Namespace, p.Name), countEvery)
+		}
+	}
+	if is == nil {
+		parent(was)
+		r.addListed(ctx, q, client.InNamespace(was.Namespace), client.MatchingFields{indexParent: string(was.UID)})
+		return
+	}
+	if was != nil {
+		r.reportChange(was, is)
+		if is.Status.Completed() && !was.Status.Completed() {
+			parent(is)
+		}
+	}
+	q.Add(request(is.Namespace, is.Name))
+}
+
+// onNodeChange enqueues the Diagnoses of a deleted Node.
+func (r *diagnoses) onNodeChange(ctx context.Context, q Queue, was, is *corev1.Node) {
+	if is == nil {
+		r.agents.forget(was.Name)
+		r.addListed(ctx, q, client.MatchingFields{indexNode: was.Name})
+	}
+}
+
+// onLeaseChange enqueues a node's Diagnoses when its agent reports again.
+func (r *diagnoses) onLeaseChange(ctx context.Context, q Queue, _, l *coordinationv1.Lease) {
+	if l == nil {
+		return
+	}
+	if node, ok := lease.NodeOf(l); ok && r.agents.see(node, l, time.Now()) {
+		r.addListed(ctx, q, client.MatchingFields{indexNode: node})
+	}
+}
+
+// addListed enqueues Diagnoses from the cache. If the cache is not synced yet nothing is lost: each
+// Diagnosis is enqueued when it is first seen.
+func (r *diagnoses) addListed(ctx context.Context, q Queue, which ...client.ListOption) {
+	var list v1alpha1.DiagnosisList
+	if err := r.client.List(ctx, &list, append(which, client.UnsafeDisableDeepCopy)...); err != nil {
+		return // the cache is ending
+	}
+	for i := range list.Items {
+		q.Add(request(list.Items[i].Namespace, list.Items[i].Name))
+	}
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -23,13 +25,11 @@ import (
 
 // diagnoses reconciles Diagnoses. One Diagnosis is never reconciled twice at the same time.
 type diagnoses struct {
-	config  *Config
-	client  client.Client // reads from the cache
-	api     client.Reader // reads from the API server
-	agents  *agents
-	names   *names
-	deleted *prometheus.CounterVec // by reason
-	report  *reporter
+	*names
+	config   *Config
+	agents   *agents
+	deleted  *prometheus.CounterVec // by reason
+	recorder events.EventRecorder
 }
 
 // Reconcile reconciles one Diagnosis.
@@ -99,13 +99,10 @@ func (r *diagnoses) judge(ctx context.Context, d *v1alpha1.Diagnosis) (step, err
 	}
 	l := &coordinationv1.Lease{}
 	err := r.api.Get(ctx, client.ObjectKey{Namespace: r.config.Namespace, Name: lease.Name(node)}, l)
-	if apierrors.IsNotFound(err) {
-		return s, nil
-	}
 	if err != nil {
-		return step{}, err
+		return s, client.IgnoreNotFound(err)
 	}
-	if nodeOf(l) == node && r.agents.see(node, l, now) {
+	if name, ok := lease.NodeOf(l); ok && name == node && r.agents.see(node, l, now) {
 		s = judge(d, r.agents.of(node, holder, now), r.config, now)
 	}
 	return s, nil
@@ -118,10 +115,7 @@ func (r *diagnoses) nodeExists(ctx context.Context, name string) (bool, error) {
 	if apierrors.IsNotFound(err) {
 		err = r.api.Get(ctx, key, &corev1.Node{})
 	}
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	return err == nil, err
+	return err == nil, client.IgnoreNotFound(err)
 }
 
 // write applies a step to the status. d must be as it was read.
@@ -150,23 +144,23 @@ func (r *diagnoses) keep(ctx context.Context, d *v1alpha1.Diagnosis, ended time.
 		return reconcile.Result{}, nil
 	}
 	now := time.Now()
-	if left := expires(d, ended).Sub(now); left > 0 {
+	if left := ended.Add(cmp.Or(d.Spec.TTL.Duration, v1alpha1.DefaultTTL)).Sub(now); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
-	slots, err := slotHolders(ctx, r.client)
+	slots, err := r.slotHolders(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	needed := held(d, ended, slots, now)
 	if !needed {
-		if needed, err = followed(ctx, r.client, d, slots, now); err != nil {
+		if needed, err = r.followed(ctx, d, slots, now); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
 	if needed {
 		return reconcile.Result{RequeueAfter: heldAgain}, nil
 	}
-	return reconcile.Result{}, remove(ctx, r.client, r.deleted, d, deletedTTL)
+	return reconcile.Result{}, r.remove(ctx, d, deletedTTL)
 }
 
 // orphaned deletes a Diagnosis whose parent is gone. The garbage collector would too, but later.
@@ -181,20 +175,19 @@ func (r *diagnoses) orphaned(ctx context.Context, d *v1alpha1.Diagnosis) (bool, 
 		return false, nil
 	}
 	owner = &v1alpha1.Diagnosis{}
-	err = r.api.Get(ctx, key, owner)
-	if err != nil && !apierrors.IsNotFound(err) {
+	switch err = r.api.Get(ctx, key, owner); {
+	case client.IgnoreNotFound(err) != nil:
 		return false, err
-	}
-	if err == nil && owner.UID == parent.UID {
+	case err == nil && owner.UID == parent.UID:
 		return false, nil
 	}
-	return true, remove(ctx, r.client, r.deleted, d, deletedParent)
+	return true, r.remove(ctx, d, deletedParent)
 }
 
 // slotHolders returns the UIDs of the Diagnoses that hold a slot of a policy.
-func slotHolders(ctx context.Context, from client.Reader) (map[types.UID]bool, error) {
+func (r *diagnoses) slotHolders(ctx context.Context) (map[types.UID]bool, error) {
 	var list v1alpha1.RemediationPolicyList
-	if err := from.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	out := map[types.UID]bool{}
@@ -228,14 +221,11 @@ func settled(ctx context.Context, result reconcile.Result, err error) (reconcile
 	switch {
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: afterConflict}, nil
-	case apierrors.IsNotFound(err), over(ctx):
+	case apierrors.IsNotFound(err), ctx.Err() != nil: // gone, or the controller is stopping
 		return reconcile.Result{}, nil
 	}
 	return result, err
 }
-
-// over reports whether the controller is stopping.
-func over(ctx context.Context) bool { return ctx.Err() != nil }
 
 // accept sets the condition Accepted.
 func accept(conditions *[]metav1.Condition, generation int64, ok bool, reason, message string) {
@@ -261,22 +251,25 @@ func apply(d *v1alpha1.Diagnosis, s *step, now time.Time) {
 		at := metav1.NewMicroTime(now)
 		st.Phase, st.CompletionTime, st.ObservedGeneration = s.phase, &at, d.Generation
 		if st.Subject == "" {
-			st.Subject = display.Safe(subject(d), 250)
+			st.Subject = d.Spec.NodeName
+			if p := d.Pod(); p.Name != "" {
+				st.Subject = p.String()
+			}
+			st.Subject = display.Safe(st.Subject, 250)
 		}
 		complete(d, metav1.ConditionTrue, s.reason, s.message, now)
 	case s.waits():
 		if st.Phase == "" {
 			st.Phase = v1alpha1.PhasePending
 		}
-		if c := apimeta.FindStatusCondition(st.Conditions, v1alpha1.ConditionComplete); c != nil && c.Reason != s.reason {
+		if waitsFor(d) != s.reason {
 			apimeta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionComplete) // so that the transition time is when this wait began
 		}
 		complete(d, metav1.ConditionFalse, s.reason, s.message, now)
 	default:
 		// The wait is over. The agent writes the phase within a second, so none is written here:
 		// the API server matches each write against every agent's watch.
-		c := apimeta.FindStatusCondition(st.Conditions, v1alpha1.ConditionComplete)
-		if c != nil && (c.Reason == v1alpha1.ReasonAgentSilent || c.Reason == v1alpha1.ReasonPodNotScheduled) {
+		if why := waitsFor(d); why == v1alpha1.ReasonAgentSilent || why == v1alpha1.ReasonPodNotScheduled {
 			apimeta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionComplete)
 		}
 	}
@@ -287,12 +280,4 @@ func complete(d *v1alpha1.Diagnosis, status metav1.ConditionStatus, reason, mess
 		Type: v1alpha1.ConditionComplete, Status: status, Reason: reason, Message: bounded(message), ObservedGeneration: d.Generation,
 		LastTransitionTime: metav1.NewTime(now),
 	})
-}
-
-// subject returns a human-readable name of what a Diagnosis is about.
-func subject(d *v1alpha1.Diagnosis) string {
-	if p := d.Pod(); p.Name != "" {
-		return p.String()
-	}
-	return d.Spec.NodeName
 }

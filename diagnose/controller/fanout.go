@@ -1,10 +1,15 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,7 +46,7 @@ func (r *diagnoses) fanOut(ctx context.Context, d *v1alpha1.Diagnosis) (reconcil
 			return reconcile.Result{}, err
 		}
 	}
-	t := tally(list.Items)
+	t := tallyOf(list.Items)
 	missing := int(d.Status.Targets.Created) - len(list.Items)
 	if t.running == 0 && missing > 0 {
 		// The cache may not have them yet; otherwise somebody has deleted them.
@@ -49,12 +54,12 @@ func (r *diagnoses) fanOut(ctx context.Context, d *v1alpha1.Diagnosis) (reconcil
 		if list.Items, err = r.children(ctx, d); err != nil {
 			return reconcile.Result{}, err
 		}
-		t = tally(list.Items)
-		t.gone = max(0, int(d.Status.Targets.Created)-len(list.Items))
+		t = tallyOf(list.Items)
+		t.ended += max(0, int(d.Status.Targets.Created)-len(list.Items)) // those deleted did not succeed
 	}
 	next := d.DeepCopy()
-	next.Status.Targets.Succeeded, next.Status.Targets.Failed = int32(t.succeeded), int32(t.failed+t.cancelled+t.unknown+t.gone)
-	if t.running > 0 || missing > 0 && t.sum() < int(d.Status.Targets.Created) {
+	next.Status.Targets.Succeeded, next.Status.Targets.Failed = int32(t.succeeded), int32(t.ended-t.succeeded)
+	if t.running > 0 || missing > 0 && t.ended < int(d.Status.Targets.Created) {
 		_, err := writeStatus(ctx, r.client, d, next)
 		return reconcile.Result{RequeueAfter: countAgain}, err
 	}
@@ -119,7 +124,7 @@ func (r *diagnoses) begin(ctx context.Context, d *v1alpha1.Diagnosis) (*v1alpha1
 // setRefusal returns why the OperationSet would make the Diagnoses of all targets fail, if it
 // would.
 func (r *diagnoses) setRefusal(ctx context.Context, d *v1alpha1.Diagnosis) (refused, error) {
-	set, c, err := r.names.set(ctx, d.Spec.OperationSet)
+	set, c, err := r.set(ctx, d.Spec.OperationSet)
 	if err != nil {
 		return refused{}, err
 	}
@@ -210,37 +215,30 @@ func (r *diagnoses) cancel(ctx context.Context, list []v1alpha1.Diagnosis) error
 	return nil
 }
 
-// ended counts Diagnoses by how they ended.
-type ended struct {
-	running, succeeded, failed, cancelled, unknown, gone int
-}
+// tally counts the Diagnoses of targets.
+type tally struct{ running, ended, succeeded, unknown int }
 
-func (e *ended) sum() int { return e.succeeded + e.failed + e.cancelled + e.unknown + e.gone }
-
-func tally(list []v1alpha1.Diagnosis) *ended {
-	var e ended
+func tallyOf(list []v1alpha1.Diagnosis) *tally {
+	var t tally
 	for i := range list {
 		if !list[i].Status.Completed() {
-			e.running++
+			t.running++
 			continue
 		}
+		t.ended++
 		switch list[i].Status.Phase {
 		case v1alpha1.PhaseSucceeded:
-			e.succeeded++
-		case v1alpha1.PhaseCancelled:
-			e.cancelled++
+			t.succeeded++
 		case v1alpha1.PhaseUnknown:
-			e.unknown++
-		default:
-			e.failed++
+			t.unknown++
 		}
 	}
-	return &e
+	return &t
 }
 
 // end returns the final step of a Diagnosis whose targets have all ended.
-func (e *ended) end(d *v1alpha1.Diagnosis) *step {
-	message := fmt.Sprintf("%d of %d targets have succeeded", e.succeeded, e.sum())
+func (t *tally) end(d *v1alpha1.Diagnosis) *step {
+	message := fmt.Sprintf("%d of %d targets have succeeded", t.succeeded, t.ended)
 	if more := d.Status.Targets.Matched - d.Status.Targets.Created; more > 0 {
 		message = join(message, fmt.Sprintf("%d more were selected but got no Diagnosis", more))
 	}
@@ -251,9 +249,9 @@ func (e *ended) end(d *v1alpha1.Diagnosis) *step {
 	switch {
 	case d.Spec.Cancel:
 		s.phase, s.reason = v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelled
-	case e.succeeded > 0:
+	case t.succeeded > 0:
 		s.phase, s.reason = v1alpha1.PhaseSucceeded, v1alpha1.ReasonTargetsSucceeded
-	case e.unknown > 0:
+	case t.unknown > 0:
 		s.phase, s.reason = v1alpha1.PhaseUnknown, v1alpha1.ReasonOutcomeUnknown
 	}
 	return s
@@ -265,4 +263,121 @@ func join(a, b string) string {
 		return a + b
 	}
 	return a + "; " + b
+}
+
+// podPage is how many pods are read at once: some MiB.
+const podPage = 500
+
+// target is the node or pod that a Diagnosis of a targetSelector is about.
+type target struct {
+	node string                 // empty for a pod whose node the controller finds later
+	pod  *v1alpha1.PodReference // nil: it is about the node
+}
+
+// key identifies and orders targets.
+func (t *target) key() string {
+	if t.pod != nil {
+		return "pod/" + t.pod.Namespace + "/" + t.pod.Name + "/" + t.pod.Container
+	}
+	return "node/" + t.node
+}
+
+// chosen is what a targetSelector selects.
+type chosen struct {
+	targets []target // sorted, each once
+	// Pods that match and can't be diagnosed.
+	notRunning, onNoNode int
+}
+
+// left returns a text about the pods that were left out, or "" if there are none.
+func (c *chosen) left() string {
+	if c.notRunning+c.onNoNode == 0 {
+		return ""
+	}
+	var parts []string
+	if c.notRunning > 0 {
+		parts = append(parts, fmt.Sprintf("%d not running", c.notRunning))
+	}
+	if c.onNoNode > 0 {
+		parts = append(parts, fmt.Sprintf("%d on no node", c.onNoNode))
+	}
+	return "pods left out: " + strings.Join(parts, ", ")
+}
+
+// choose returns what a Diagnosis' targetSelector selects now. Nodes and pods given by name are
+// always targets: if one does not exist, its Diagnosis reports that.
+func (r *diagnoses) choose(ctx context.Context, d *v1alpha1.Diagnosis) (chosen, error) {
+	s, by, out := d.Spec.TargetSelector, map[string]target{}, chosen{}
+	add := func(t target) { by[t.key()] = t }
+	for _, name := range s.NodeNames {
+		add(target{node: name})
+	}
+	if s.NodeSelector != nil {
+		selector, err := s.NodeSelector.Selector()
+		if err != nil {
+			return out, err
+		}
+		var nodes corev1.NodeList
+		if err := r.client.List(ctx, &nodes, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
+			return out, err
+		}
+		for i := range nodes.Items {
+			add(target{node: nodes.Items[i].Name})
+		}
+	}
+	if s.PodSelector != nil {
+		namespaces := s.Namespaces
+		if len(namespaces) == 0 {
+			namespaces = []string{d.Namespace}
+		}
+		for _, namespace := range namespaces {
+			if err := r.choosePods(ctx, s.PodSelector, namespace, &out, add); err != nil {
+				return out, err
+			}
+		}
+	}
+	for _, p := range s.PodReferences {
+		p.Namespace = cmp.Or(p.Namespace, d.Namespace)
+		add(target{pod: &p})
+	}
+	for _, key := range slices.Sorted(maps.Keys(by)) {
+		out.targets = append(out.targets, by[key])
+	}
+	return out, nil
+}
+
+// choosePods reads the pods of a namespace from the API server, page by page.
+func (r *diagnoses) choosePods(ctx context.Context, by *v1alpha1.LabelSelector, namespace string, out *chosen, add func(target)) error {
+	selector, err := by.Selector()
+	if err != nil {
+		return err
+	}
+	page := ""
+	for {
+		var pods corev1.PodList
+		if err := r.api.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector},
+			client.Limit(podPage), client.Continue(page)); err != nil {
+			return err
+		}
+		for i := range pods.Items {
+			switch p := &pods.Items[i]; {
+			case p.Spec.NodeName == "":
+				out.onNoNode++
+			case p.Status.Phase != corev1.PodRunning:
+				out.notRunning++
+			default:
+				add(target{node: p.Spec.NodeName, pod: &v1alpha1.PodReference{Namespace: p.Namespace, Name: p.Name}})
+			}
+		}
+		if page = pods.Continue; page == "" {
+			return nil
+		}
+	}
+}
+
+// child returns the Diagnosis of a target.
+func child(parent *v1alpha1.Diagnosis, t *target) *v1alpha1.Diagnosis {
+	d := parent.Child(nil, "\n"+t.key(), 253)
+	d.Spec.NodeName, d.Spec.PodReference = t.node, t.pod
+	return d
 }

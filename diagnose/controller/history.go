@@ -7,17 +7,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
@@ -32,38 +27,31 @@ const (
 	historyAfter = time.Second
 )
 
-// history deletes ended Diagnoses of the system namespace that exceed the limit of their Trigger or
-// the limit of all. A request is the name of a Trigger, or [anyTrigger].
-type history struct {
-	config  *Config
-	client  client.Client
-	deleted *prometheus.CounterVec // by reason
-}
-
-// Reconcile deletes the ended Diagnoses that exceed the limit.
-func (h *history) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	most, reason := h.config.MaxEnded, deletedCap
+// reconcileHistory deletes ended Diagnoses of the system namespace that exceed the limit of their
+// Trigger or the limit of all. A request is the name of a Trigger, or [anyTrigger].
+func (r *diagnoses) reconcileHistory(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	most, reason := r.config.MaxEnded, deletedCap
 	if request.Name != anyTrigger {
 		var err error
-		if most, err = h.limit(ctx, request.Name); err != nil {
+		if most, err = r.historyLimit(ctx, request.Name); err != nil {
 			return reconcile.Result{}, err
 		}
 		reason = deletedHistory
 	}
 	var list v1alpha1.DiagnosisList
-	if err := h.client.List(ctx, &list, client.InNamespace(h.config.Namespace), client.MatchingFields{indexEnded: request.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, &list, client.InNamespace(r.config.Namespace), client.MatchingFields{indexEnded: request.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, err
 	}
 	weigh, rank := func(*v1alpha1.Diagnosis) int { return 1 }, rankOnNode(list.Items)
 	if request.Name == anyTrigger {
 		rank = nil
-		sizes, err := h.sizes(ctx)
+		sizes, err := r.childCounts(ctx)
 		if err != nil {
 			return reconcile.Result{}, err
 		}
 		weigh = func(d *v1alpha1.Diagnosis) int { return 1 + sizes[string(d.UID)] }
 	}
-	slots, err := slotHolders(ctx, h.client)
+	slots, err := r.slotHolders(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -74,7 +62,7 @@ func (h *history) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		if d.DeletionTimestamp != nil || held(d, at, slots, now) {
 			return true
 		}
-		yes, err := followed(ctx, h.client, d, slots, now)
+		yes, err := r.followed(ctx, d, slots, now)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -83,7 +71,7 @@ func (h *history) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	old, kept := surplus(list.Items, most, weigh, rank, needed)
 	again := time.Duration(0)
 	for _, d := range old {
-		switch err := remove(ctx, h.client, h.deleted, d, reason); {
+		switch err := r.remove(ctx, d, reason); {
 		case apierrors.IsConflict(err):
 			again = historyAfter
 		case client.IgnoreNotFound(err) != nil:
@@ -96,10 +84,10 @@ func (h *history) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	return reconcile.Result{RequeueAfter: again}, errors.Join(errs...)
 }
 
-// limit returns how many ended Diagnoses a Trigger keeps. For a deleted Trigger it is the default.
-func (h *history) limit(ctx context.Context, name string) (int, error) {
+// historyLimit returns how many ended Diagnoses a Trigger keeps. For a deleted Trigger it is the default.
+func (r *diagnoses) historyLimit(ctx context.Context, name string) (int, error) {
 	t := &v1alpha1.Trigger{}
-	if err := h.client.Get(ctx, client.ObjectKey{Name: name}, t); client.IgnoreNotFound(err) != nil {
+	if err := r.client.Get(ctx, client.ObjectKey{Name: name}, t); client.IgnoreNotFound(err) != nil {
 		return 0, err
 	}
 	if t.Spec.HistoryLimit == nil {
@@ -108,10 +96,10 @@ func (h *history) limit(ctx context.Context, name string) (int, error) {
 	return int(*t.Spec.HistoryLimit), nil
 }
 
-// sizes returns how many children each Diagnosis has, by the parent's UID.
-func (h *history) sizes(ctx context.Context) (map[string]int, error) {
+// childCounts returns how many children each Diagnosis has, by the parent's UID.
+func (r *diagnoses) childCounts(ctx context.Context) (map[string]int, error) {
 	var all v1alpha1.DiagnosisList
-	if err := h.client.List(ctx, &all, client.InNamespace(h.config.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, &all, client.InNamespace(r.config.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	out := map[string]int{}
@@ -179,35 +167,17 @@ func triggerOf(d *v1alpha1.Diagnosis) string {
 	return cmp.Or(d.Labels[v1alpha1.LabelTrigger], noTrigger)
 }
 
-// sources returns what the history watches: Diagnoses that end, and Triggers for their limits.
-func (h *history) sources(kinds cache.Cache) []source.Source {
-	add := func(q queue, name string) { q.AddAfter(request("", name), historyAfter) }
-	seen := func(q queue, was, d *v1alpha1.Diagnosis) {
-		ended := d.Status.Completed()
-		if !ended || d.Parent() != nil || d.Namespace != h.config.Namespace {
-			return
-		}
-		if was != nil {
-			if was.Status.Completed() && unverified(was) == unverified(d) {
-				return
-			}
-		}
-		add(q, anyTrigger)
-		if name := triggerOf(d); name != noTrigger {
-			add(q, name)
-		}
+// onEndedChange enqueues the Trigger of a Diagnosis that has ended, and all.
+func (r *diagnoses) onEndedChange(_ context.Context, q Queue, was, d *v1alpha1.Diagnosis) {
+	if d == nil || !d.Status.Completed() || d.Parent() != nil || d.Namespace != r.config.Namespace {
+		return
 	}
-	diagnoses := handler.TypedFuncs[*v1alpha1.Diagnosis, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.Diagnosis], q queue) {
-			seen(q, nil, e.Object)
-		},
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.Diagnosis], q queue) {
-			seen(q, e.ObjectOld, e.ObjectNew)
-		},
+	if was != nil && was.Status.Completed() && unverified(was) == unverified(d) {
+		return
 	}
-	return []source.Source{
-		source.Kind[*v1alpha1.Diagnosis](kinds, &v1alpha1.Diagnosis{}, diagnoses),
-		source.Kind(kinds, &v1alpha1.Trigger{}, itself[*v1alpha1.Trigger]()),
+	q.AddAfter(request("", anyTrigger), historyAfter)
+	if name := triggerOf(d); name != noTrigger {
+		q.AddAfter(request("", name), historyAfter)
 	}
 }
 
@@ -234,11 +204,6 @@ func endedAt(d *v1alpha1.Diagnosis, now time.Time) (at time.Time, ok bool) {
 	return at, true
 }
 
-// expires returns when an ended Diagnosis is to be deleted.
-func expires(d *v1alpha1.Diagnosis, ended time.Time) time.Time {
-	return ended.Add(cmp.Or(d.Spec.TTL.Duration, v1alpha1.DefaultTTL))
-}
-
 // held reports whether an ended Diagnosis is still needed by its repair: because the repair is
 // being verified, or holds a slot of a policy. slots has the UIDs of Diagnoses with a slot. It is
 // never held longer than heldAtMost.
@@ -248,9 +213,9 @@ func held(d *v1alpha1.Diagnosis, ended time.Time, slots map[types.UID]bool, now 
 
 // followed reports whether an ended Diagnosis is still needed by one of its children: a follow-up
 // of its repair that is not over, or whose own repair is not over.
-func followed(ctx context.Context, from client.Reader, d *v1alpha1.Diagnosis, slots map[types.UID]bool, now time.Time) (bool, error) {
+func (r *diagnoses) followed(ctx context.Context, d *v1alpha1.Diagnosis, slots map[types.UID]bool, now time.Time) (bool, error) {
 	var list v1alpha1.DiagnosisList
-	if err := from.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{indexParent: string(d.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{indexParent: string(d.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 		return false, err
 	}
 	for i := range list.Items {
@@ -259,7 +224,7 @@ func followed(ctx context.Context, from client.Reader, d *v1alpha1.Diagnosis, sl
 		if !over || held(c, at, slots, now) {
 			return true, nil
 		}
-		if below, err := followed(ctx, from, c, slots, now); err != nil || below {
+		if below, err := r.followed(ctx, c, slots, now); err != nil || below {
 			return below, err
 		}
 	}
@@ -285,10 +250,10 @@ const (
 
 // remove deletes a Diagnosis as it was read, and counts it. If it has changed since, remove leaves
 // it and returns a conflict error.
-func remove(ctx context.Context, c client.Client, deleted *prometheus.CounterVec, d *v1alpha1.Diagnosis, reason string) error {
-	err := c.Delete(ctx, d, client.Preconditions{UID: &d.UID, ResourceVersion: &d.ResourceVersion}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+func (r *diagnoses) remove(ctx context.Context, d *v1alpha1.Diagnosis, reason string) error {
+	err := r.client.Delete(ctx, d, client.Preconditions{UID: &d.UID, ResourceVersion: &d.ResourceVersion}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err == nil {
-		deleted.WithLabelValues(reason).Inc()
+		r.deleted.WithLabelValues(reason).Inc()
 	}
 	return err
 }

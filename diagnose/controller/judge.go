@@ -2,11 +2,14 @@ package controller
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
 // step is what to do with a Diagnosis now. The zero step does nothing.
@@ -54,7 +57,7 @@ func judge(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time) step {
 }
 
 func judgePending(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time) step {
-	full := queueFull(d)
+	full := waitsFor(d) == v1alpha1.ReasonQueueFull
 	switch {
 	case d.Spec.Cancel && (full || !a.alive):
 		return step{phase: v1alpha1.PhaseCancelled, reason: v1alpha1.ReasonCancelled, message: "cancelled before it began"}
@@ -125,14 +128,132 @@ func lastReported(d *v1alpha1.Diagnosis, now time.Time) time.Time {
 	return last
 }
 
-// queueFull reports whether the agent has no slot for it yet.
-func queueFull(d *v1alpha1.Diagnosis) bool {
-	c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete)
-	return c != nil && c.Reason == v1alpha1.ReasonQueueFull
+// waitsFor returns the reason of the condition Complete, or "".
+func waitsFor(d *v1alpha1.Diagnosis) string {
+	if c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete); c != nil {
+		return c.Reason
+	}
+	return ""
 }
 
 // again returns when to check again something that ends in some time. Polling is needed because no
 // watch event says that an agent went silent or is back.
 func again(left, period time.Duration) time.Duration {
 	return min(left, max(period/20, 100*time.Millisecond))
+}
+
+// agents tracks by their Leases which nodes' agents report. Its methods may be called by several
+// goroutines.
+type agents struct {
+	silent time.Duration
+
+	mu     sync.Mutex
+	heard  map[string]*sign
+	crowd  lease.Crowd
+	looked time.Time // when the crowd was last updated
+}
+
+// sign is what has been observed of a Lease.
+type sign struct {
+	renewTime time.Time     // the Lease's renewTime, by the node's clock
+	seen      time.Time     // when it was first seen, or last seen to change, by our clock
+	last      time.Time     // the agent's last sign of life, as far as known
+	since     time.Time     // when it was first heard, or heard again after a silence
+	patience  time.Duration // how long the agent may stay quiet, according to the Lease
+	holders   lease.Holders // which agents of the node run Diagnoses
+}
+
+// agent is the known state of a node's agent.
+type agent struct {
+	known bool      // it has, or had, a Lease
+	alive bool      // it renews the Lease
+	last  time.Time // sign of life
+	since time.Time // since when it has reported without a pause, by our clock
+	// holder is when the agent that runs the Diagnosis was last seen to renew the Lease, by our
+	// clock; runs is whether it is alive. Of two agents of a node only one may run a Diagnosis.
+	holder time.Time
+	runs   bool
+}
+
+func newAgents(silent time.Duration) *agents {
+	return &agents{silent: silent, heard: map[string]*sign{}}
+}
+
+// see records the current state of a Lease. It reports whether its agent was silent before.
+func (a *agents) see(node string, l *coordinationv1.Lease, now time.Time) (back bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	says := time.Time{}
+	if l.Spec.RenewTime != nil {
+		says = l.Spec.RenewTime.Time
+	}
+	s := a.heard[node]
+	switch {
+	case s == nil:
+		// This Lease has not been seen to change yet. Its agent counts as alive for one period; the
+		// Lease's renewTime is the best guess at its last sign of life.
+		s = &sign{renewTime: says, seen: now, last: earlier(says, now), since: now}
+		a.heard[node] = s
+		back = true
+	case !says.Equal(s.renewTime):
+		if back = now.Sub(s.seen) >= max(a.silent, s.patience); back {
+			s.since = now
+		}
+		s.renewTime, s.seen, s.last = says, now, now
+	}
+	s.holders.See(l, now)
+	s.patience = lease.Patience(l)
+	return back
+}
+
+// of returns the state of a node's agent, and of the agent named holder, which holds a Diagnosis'
+// checkpoint. A deleted Lease needs no special case: it is simply no longer renewed.
+func (a *agents) of(node, holder string, now time.Time) agent {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.heard[node]
+	if s == nil {
+		return agent{}
+	}
+	a.look(now)
+	patience := time.Duration(a.crowd.Patience(now)) * max(a.silent, s.patience)
+	out := agent{known: true, alive: now.Sub(s.seen) < patience, last: s.last, since: s.since, holder: s.holders.Heard(holder)}
+	out.runs = !out.holder.IsZero() && now.Sub(out.holder) < patience
+	return out
+}
+
+// look checks at most once a second whether many agents are late together. The lock is held.
+func (a *agents) look(now time.Time) {
+	if now.Sub(a.looked) < time.Second && !a.looked.IsZero() {
+		return
+	}
+	a.looked = now
+	late := 0
+	for _, s := range a.heard {
+		if lease.InCrowd(now.Sub(s.seen), max(a.silent, s.patience)) {
+			late++
+		}
+	}
+	a.crowd.See(len(a.heard), late, now, a.silent)
+}
+
+// forget drops a node that was deleted.
+func (a *agents) forget(node string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.heard, node)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

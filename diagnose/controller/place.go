@@ -127,7 +127,7 @@ func (r *diagnoses) refusal(ctx context.Context, d *v1alpha1.Diagnosis) (refused
 	if d.Spec.NodeName != "" {
 		return refused{}, nil // it was checked before it was placed
 	}
-	set, c, err := r.names.set(ctx, d.Spec.OperationSet)
+	set, c, err := r.set(ctx, d.Spec.OperationSet)
 	if err != nil {
 		return refused{}, err
 	}

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/kernosis/kernosis/collector/display"
@@ -33,33 +32,26 @@ const eventAction = "Diagnose"
 // maxNote is the API's limit for an Event's note, in bytes.
 const maxNote = 1024
 
-// reporter creates Events when Diagnoses start and end. Changes from before the controller began to
-// watch are not reported.
-type reporter struct {
-	recorder events.EventRecorder
-}
-
-// changed reports the difference between two versions of a Diagnosis.
-func (r *reporter) changed(was, is *v1alpha1.Diagnosis) {
+// reportChange creates Events when a Diagnosis starts and ends. Changes from before the controller
+// began to watch are not reported.
+func (r *diagnoses) reportChange(was, is *v1alpha1.Diagnosis) {
 	if is.UID != was.UID {
 		return
 	}
-	started := func(d *v1alpha1.Diagnosis) bool { return d.Status.StartTime != nil }
-	if started(is) && !started(was) {
+	if is.Status.StartTime != nil && was.Status.StartTime == nil {
 		where := "on node " + is.Spec.NodeName
 		if is.Spec.TargetSelector != nil {
 			where = "on its targets"
 		}
-		r.say(is, corev1.EventTypeNormal, EventStarted, fmt.Sprintf("runs the OperationSet %s %s", is.Spec.OperationSet, where))
+		r.record(is, corev1.EventTypeNormal, EventStarted, fmt.Sprintf("runs the OperationSet %s %s", is.Spec.OperationSet, where))
 	}
-	before := was.Status.Completed()
-	if is.Status.Completed() && !before {
+	if is.Status.Completed() && !was.Status.Completed() {
 		kind, reason, note := ending(is)
-		r.say(is, kind, reason, note)
+		r.record(is, kind, reason, note)
 	}
 }
 
-func (r *reporter) say(d *v1alpha1.Diagnosis, kind, reason, note string) {
+func (r *diagnoses) record(d *v1alpha1.Diagnosis, kind, reason, note string) {
 	// The object is the cache's: the recorder only reads its reference.
 	r.recorder.Eventf(d, nil, kind, reason, eventAction, "%s", display.Safe(note, maxNote-len("…")))
 }

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/policy"
@@ -66,9 +67,9 @@ func add(m manager.Manager, c *Config) (remove func(), err error) {
 		config: c, client: m.GetClient(), live: m.GetAPIReader(), actions: actions,
 		builtins: catalog.All(operation.Host{}), counts: newCounts(),
 		reporter: &reporter{recorder: m.GetEventRecorder(lease.Controller)},
-		interest: map[types.NamespacedName]interest{}, took: map[types.UID]bool{}, contests: map[types.UID]contest{},
-		reported: map[string]reported{}, ended: map[types.UID]time.Time{},
-		budget: &policy.Budget{Reader: m.GetAPIReader(), Writer: m.GetClient().Status(), Holder: c.Holder, Now: c.Now},
+		interest: map[types.NamespacedName]interest{}, contests: map[types.UID]contest{},
+		reported: map[string]reported{},
+		budget:   &policy.Budget{Reader: m.GetAPIReader(), Writer: m.GetClient().Status(), Holder: c.Holder, Now: c.Now},
 	}
 	r.budget.TakenOver = r.takenOver
 	node := func(o client.Object) []string { return []string{o.(*v1alpha1.Diagnosis).Spec.NodeName} }
@@ -97,10 +98,10 @@ func (r *reconciler) watch(m manager.Manager) error {
 	c := m.GetCache()
 	return errors.Join(
 		leader.Reconcile(m, "repair", workers, r,
-			source.Kind(c, &v1alpha1.Diagnosis{}, r.onDiagnosis()),
-			source.Func(func(_ context.Context, q queue) error { r.queue = q; return nil }),
+			source.Kind(c, &v1alpha1.Diagnosis{}, controller.OnChange(r.onDiagnosis)),
+			source.Func(func(_ context.Context, q controller.Queue) error { r.queue = q; return nil }),
 			source.Kind(c, &corev1.Node{}, r.onNode(r.about, wakeAll())),
-			source.Kind(c, &v1alpha1.RemediationPolicy{}, r.onPolicy()),
+			source.Kind(c, &v1alpha1.RemediationPolicy{}, controller.OnChange(r.onPolicy)),
 			source.Kind(c, &v1alpha1.OperationSet{}, onAny[*v1alpha1.OperationSet](r.waiting)),
 			source.Kind(c, &v1alpha1.Operation{}, onAny[*v1alpha1.Operation](r.waiting))),
 		leader.Reconcile(m, "repair-policies", 1, reconcile.Func(r.reconcilePolicy),
@@ -124,18 +125,17 @@ type reconciler struct {
 	counts   *counts
 	running  atomic.Bool // it leads, and its caches are synced
 	views    views
-	queue    queue // of Diagnoses
+	queue    controller.Queue // of Diagnoses
 	// reported is by policy. Only the goroutine that reconciles policies uses it.
 	reported map[string]reported
+	// took has the Diagnoses that were given a slot which the cached policy may not show yet, and
+	// ended when those with a slot were first seen to have ended, by our clock.
+	took, ended sync.Map
 
 	mu       sync.Mutex
 	interest map[types.NamespacedName]interest
-	// took has the Diagnoses that were given a slot which the cached policy may not show yet.
-	took map[types.UID]bool
 	// contests are about slots that another controller holds or held.
 	contests map[types.UID]contest
-	// ended is when Diagnoses with a slot were first seen to have ended, by our clock.
-	ended map[types.UID]time.Time
 }
 
 // interest is which changes require reconciling a Diagnosis again.

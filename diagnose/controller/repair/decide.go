@@ -153,7 +153,7 @@ func (l *look) acquire(ctx context.Context, v *view, w *policy.Want) (policy.Dec
 	if err != nil {
 		return policy.Decision{}, err
 	}
-	l.took(true)
+	l.took.Store(l.d.UID, true)
 	d, err := l.budget.Acquire(ctx, v.names, cluster, w)
 	if apierrors.IsForbidden(err) { // until somebody grants the right
 		return policy.Decision{Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonRefused, Message: err.Error(), Again: l.now.Add(time.Minute)}, nil
@@ -182,14 +182,11 @@ func (l *look) acquire(ctx context.Context, v *view, w *policy.Want) (policy.Dec
 	return d, l.budget.Verify(ctx, v.names, v.cluster.Node(w.Node), w.Diagnosis)
 }
 
-func (l *look) took(yes bool) {
+// tookNone records that the Diagnosis holds no slot any more.
+func (l *look) tookNone() {
+	l.took.Delete(l.d.UID)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if yes {
-		l.reconciler.took[l.d.UID] = true
-		return
-	}
-	delete(l.reconciler.took, l.d.UID)
 	delete(l.contests, l.d.UID)
 }
 
@@ -219,12 +216,6 @@ func (r *reconciler) contested(diagnosis types.UID, others bool) time.Time {
 	return c.since
 }
 
-func (l *look) tookOne() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.reconciler.took[l.d.UID]
-}
-
 // decided records a decision, reports it if it is new, and begins the repair.
 func (l *look) decided(ctx context.Context, u *due, had *v1alpha1.Remediation, v *view, decision policy.Decision) error {
 	begins := decision.Verb == v1alpha1.RemediationRun && u.builtin != nil
@@ -252,7 +243,7 @@ func (l *look) decided(ctx context.Context, u *due, had *v1alpha1.Remediation, v
 // giveBack releases the slots of a repair that will not be made after all, if the Diagnosis has
 // made none.
 func (l *look) giveBack(ctx context.Context, d *v1alpha1.Diagnosis, v *view) error {
-	if len(begun(allowedRepairs(d))) > 0 || !l.tookOne() && len(held(v.objects, d)) == 0 {
+	if _, took := l.took.Load(d.UID); len(begun(allowedRepairs(d))) > 0 || !took && len(held(v.objects, d)) == 0 {
 		return nil
 	}
 	ours, others, err := l.budget.Held(ctx, v.names, d.Spec.NodeName, d.UID, "")
@@ -260,7 +251,7 @@ func (l *look) giveBack(ctx context.Context, d *v1alpha1.Diagnosis, v *view) err
 		return err
 	}
 	if len(ours)+len(others) == 0 {
-		l.took(false)
+		l.tookNone()
 		return nil
 	}
 	// Another controller that believes it leads may be about to begin the repair, or will release
@@ -285,7 +276,7 @@ func (l *look) giveBack(ctx context.Context, d *v1alpha1.Diagnosis, v *view) err
 	if err := l.budget.Release(ctx, ours, d.Spec.NodeName, d.UID, policy.Remove); err != nil {
 		return err
 	}
-	l.took(false)
+	l.tookNone()
 	return nil
 }
 

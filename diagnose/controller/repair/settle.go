@@ -2,12 +2,12 @@ package repair
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -25,7 +25,7 @@ func (l *look) settle(ctx context.Context) error {
 		return err
 	}
 	names := held(all, l.d)
-	if l.tookOne() {
+	if _, took := l.took.Load(l.d.UID); took {
 		names = nil // the cache may not show the slots yet
 		for _, p := range all {
 			names = append(names, p.Name)
@@ -36,7 +36,7 @@ func (l *look) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	l.took(false)
+	l.tookNone()
 	return nil
 }
 
@@ -48,9 +48,7 @@ func (r *reconciler) sweep(ctx context.Context, name string, known *v1alpha1.Dia
 		return nil
 	}
 	for i := range given {
-		r.mu.Lock()
-		delete(r.ended, given[i].Diagnosis)
-		r.mu.Unlock()
+		r.ended.Delete(given[i].Diagnosis)
 		r.config.Log.Info("slot released", "policy", name, "node", given[i].Node, "operation", given[i].Operation, "diagnosis_uid", string(given[i].Diagnosis))
 	}
 	return err
@@ -90,11 +88,14 @@ func (r *reconciler) facts(ctx context.Context, slot *v1alpha1.Repair, known *v1
 	}
 	started := begun(allowedRepairs(d))
 	f.Holder, f.Gentle = policy.HolderOf(d, len(started) > 0), true
-	if unfinished(d) {
-		f.Holder = policy.HolderRuns
+	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
+	if d.Status.Repairing() != nil || c != nil && c.Reason == v1alpha1.ReasonVerifying {
+		f.Holder = policy.HolderRuns // the controller makes or verifies a repair, even if the run has ended
 	}
 	if d.Status.Phase.Ended() {
-		f.HolderEnded = r.endedSince(d.UID, f.Now)
+		// By our clock, because the node's may be wrong. After a restart this time starts over.
+		since, _ := r.ended.LoadOrStore(d.UID, f.Now)
+		f.HolderEnded = since.(time.Time)
 	}
 	for i := range started {
 		f.Gentle = f.Gentle && r.gentle(ctx, started[i].operation, d.Spec.Parameters)
@@ -105,48 +106,28 @@ func (r *reconciler) facts(ctx context.Context, slot *v1alpha1.Repair, known *v1
 	return f
 }
 
-// endedSince returns when a Diagnosis was first seen to have ended, by our clock, because the
-// node's clock may be wrong. After a restart of the controller this time starts over.
-func (r *reconciler) endedSince(uid types.UID, now time.Time) time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, seen := r.ended[uid]; !seen {
-		r.ended[uid] = now
-	}
-	return r.ended[uid]
-}
-
-// unfinished reports whether the controller is still making or verifying a repair of a Diagnosis,
-// even if the run itself has ended.
-func unfinished(d *v1alpha1.Diagnosis) bool {
-	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
-	return d.Status.Repairing() != nil || c != nil && c.Reason == v1alpha1.ReasonVerifying
-}
-
 // diagnosis returns the Diagnosis that holds a slot, or nil if there is none. It asks the API
 // server if the cache has none.
 func (r *reconciler) diagnosis(ctx context.Context, slot *v1alpha1.Repair) (*v1alpha1.Diagnosis, error) {
-	find := func(list *v1alpha1.DiagnosisList) *v1alpha1.Diagnosis {
-		for i := range list.Items {
-			if list.Items[i].UID == slot.Diagnosis {
-				return &list.Items[i]
-			}
+	var list v1alpha1.DiagnosisList
+	find := func() *v1alpha1.Diagnosis {
+		if i := slices.IndexFunc(list.Items, func(d v1alpha1.Diagnosis) bool { return d.UID == slot.Diagnosis }); i >= 0 {
+			return &list.Items[i]
 		}
 		return nil
 	}
-	var list v1alpha1.DiagnosisList
 	err := r.client.List(ctx, &list, client.InNamespace(r.config.Namespace), client.MatchingFields{byNode: slot.Node}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, err
 	}
-	if d := find(&list); d != nil {
+	if d := find(); d != nil {
 		return d, nil
 	}
 	list = v1alpha1.DiagnosisList{}
 	if err := r.live.List(ctx, &list, client.InNamespace(r.config.Namespace), client.MatchingFields{"spec.nodeName": slot.Node}); err != nil {
 		return nil, err
 	}
-	return find(&list), nil
+	return find(), nil
 }
 
 // gentle is [gentle] of an operation, judging by its fixed and given parameters.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/controller"
 )
 
 // waiters creates three waiting Diagnoses: those of nodes a and b wait for the budget, that of c
@@ -67,7 +68,7 @@ func TestWhoIsWoken(t *testing.T) {
 		}
 	}
 	equal("the budget is used up", woken(t, r), "of-c")
-	asked := func(of func(q queue)) []string {
+	asked := func(of func(q controller.Queue)) []string {
 		t.Helper()
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()
@@ -82,14 +83,14 @@ func TestWhoIsWoken(t *testing.T) {
 		return names
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
-	equal("their own node", asked(func(q queue) {
+	equal("their own node", asked(func(q controller.Queue) {
 		r.onNode(r.about, wakeAll()).Create(t.Context(), event.TypedCreateEvent[*corev1.Node]{Object: node}, q)
 	}), "of-b")
 	before := r.views.changes.Load()
 	other := p.DeepCopy()
 	other.Generation++
-	equal("the policy's spec", asked(func(q queue) {
-		r.onPolicy().Update(t.Context(), event.TypedUpdateEvent[*v1alpha1.RemediationPolicy]{ObjectOld: p, ObjectNew: other}, q)
+	equal("the policy's spec", asked(func(q controller.Queue) {
+		r.onPolicy(t.Context(), q, p, other)
 	}), "of-a", "of-b", "of-c")
 	if r.views.changes.Load() == before {
 		t.Error("the view is not made anew")
@@ -100,8 +101,8 @@ func TestWhoIsWoken(t *testing.T) {
 	was, is := p.DeepCopy(), p.DeepCopy()
 	was.UID, was.Spec.Mode, is.UID = "1", v1alpha1.ModeObserve, "2"
 	was.Status, is.Status = v1alpha1.RemediationPolicyStatus{}, v1alpha1.RemediationPolicyStatus{}
-	equal("another policy of its name", asked(func(q queue) {
-		r.onPolicy().Update(t.Context(), event.TypedUpdateEvent[*v1alpha1.RemediationPolicy]{ObjectOld: was, ObjectNew: is}, q)
+	equal("another policy of its name", asked(func(q controller.Queue) {
+		r.onPolicy(t.Context(), q, was, is)
 	}), "of-a", "of-b", "of-c")
 	if r.views.changes.Load() == before {
 		t.Error("the view is not made anew after the policy was created again")
@@ -119,8 +120,8 @@ func TestWhoIsWoken(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal("nobody has heard of it", woken(t, r), "of-c")
-	equal("at once", asked(func(q queue) {
-		r.onPolicy().Update(t.Context(), event.TypedUpdateEvent[*v1alpha1.RemediationPolicy]{ObjectOld: p, ObjectNew: ended}, q)
+	equal("at once", asked(func(q controller.Queue) {
+		r.onPolicy(t.Context(), q, p, ended)
 	}))
 	equal("there is room", woken(t, r), "of-a", "of-b", "of-c")
 	r.note(types.NamespacedName{Name: "of-c"}, interest{})

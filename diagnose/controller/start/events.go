@@ -55,7 +55,14 @@ type sieve struct {
 }
 
 // Transformer implements [cache.TransformingStore].
-func (s *sieve) Transformer() cache.TransformFunc { return trimEvent }
+func (s *sieve) Transformer() cache.TransformFunc {
+	return func(object any) (any, error) {
+		if ev := trimmed(object); ev != nil {
+			return ev, nil
+		}
+		return object, nil
+	}
+}
 
 // Add implements [cache.ReflectorStore].
 func (s *sieve) Add(object any) error { return s.Update(object) }
@@ -101,11 +108,12 @@ func (s *sieve) Replace(all []any, version string) error {
 // Resync implements [cache.ReflectorStore].
 func (s *sieve) Resync() error { return nil }
 
-// trimEvent keeps the fields that Triggers match and Diagnoses report.
-func trimEvent(object any) (any, error) {
+// trimmed returns an Event with the fields that Triggers match and Diagnoses report, or nil if object
+// is not an Event.
+func trimmed(object any) *corev1.Event {
 	ev, ok := object.(*corev1.Event)
 	if !ok {
-		return object, nil
+		return nil
 	}
 	return &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
@@ -113,17 +121,7 @@ func trimEvent(object any) (any, error) {
 		},
 		InvolvedObject: ev.InvolvedObject, Reason: ev.Reason, Message: ev.Message, Source: ev.Source, ReportingController: ev.ReportingController,
 		FirstTimestamp: ev.FirstTimestamp, LastTimestamp: ev.LastTimestamp, EventTime: ev.EventTime, Series: ev.Series,
-	}, nil
-}
-
-// trimmed returns the trimmed Event, or nil if object is not an Event.
-func trimmed(object any) *corev1.Event {
-	short, err := trimEvent(object)
-	if err != nil {
-		return nil
 	}
-	ev, _ := short.(*corev1.Event)
-	return ev
 }
 
 // asksFor reports whether a Trigger matches an Event.

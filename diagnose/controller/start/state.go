@@ -5,9 +5,11 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,22 +67,18 @@ func newStore(p *Part) *store {
 // open reads the saved state and takes it over, and retries until that succeeds; false: the context
 // has ended.
 func (s *store) open(ctx context.Context) bool {
-	for reported := false; ; {
+	var once sync.Once
+	return until(ctx, openAgain, func() bool {
 		err := s.take(ctx)
 		if err == nil {
 			s.restore()
-			return true
+		} else if ctx.Err() == nil && !apierrors.IsConflict(err) {
+			once.Do(func() {
+				s.log.Error("can't read or take over the trigger state; alerts, Events and schedules start no diagnoses", "error", err)
+			})
 		}
-		if !reported && ctx.Err() == nil && !apierrors.IsConflict(err) {
-			s.log.Error("can't read or take over the trigger state; alerts, Events and schedules start no diagnoses", "error", err)
-			reported = true
-		}
-		select {
-		case <-time.After(openAgain):
-		case <-ctx.Done():
-			return false
-		}
-	}
+		return err == nil
+	})
 }
 
 // take writes our name into the object, or creates it.
@@ -97,12 +95,10 @@ func (s *store) take(ctx context.Context) error {
 		return err
 	}
 	metav1.SetMetaDataAnnotation(&object.ObjectMeta, annotationHolder, s.holder)
-	object, err = s.maps.Update(ctx, object, metav1.UpdateOptions{})
-	if err != nil {
-		return err
+	if object, err = s.maps.Update(ctx, object, metav1.UpdateOptions{}); err == nil {
+		s.object = object
 	}
-	s.object = object
-	return nil
+	return err
 }
 
 func (s *store) fresh() *corev1.ConfigMap {
@@ -285,15 +281,13 @@ func encodeState(s *trigger.State, limit int) (data []byte, forgotten int, err e
 // compress returns the compressed state, and the length of its text.
 func compress(s *trigger.State) (data []byte, length int, err error) {
 	text, err := json.Marshal(s)
-	if err != nil {
-		return nil, 0, fmt.Errorf("trigger state: %w", err)
-	}
 	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	if _, err := w.Write(text); err != nil {
-		return nil, 0, fmt.Errorf("trigger state: %w", err)
+	if err == nil {
+		w := gzip.NewWriter(&b)
+		_, err = w.Write(text)
+		err = errors.Join(err, w.Close())
 	}
-	if err := w.Close(); err != nil {
+	if err != nil {
 		return nil, 0, fmt.Errorf("trigger state: %w", err)
 	}
 	return b.Bytes(), len(text), nil
@@ -302,10 +296,10 @@ func compress(s *trigger.State) (data []byte, length int, err error) {
 // decodeState decodes the result of encodeState.
 func decodeState(data []byte) (*trigger.State, error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return nil, fmt.Errorf("trigger state: %w", err)
+	var text []byte
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(r, maxStateText+1))
 	}
-	text, err := io.ReadAll(io.LimitReader(r, maxStateText+1))
 	if err != nil {
 		return nil, fmt.Errorf("trigger state: %w", err)
 	}

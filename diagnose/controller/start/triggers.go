@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,25 +37,29 @@ type compiled struct {
 // watchTriggers returns a channel that receives when Triggers have changed. It blocks until
 // Triggers and Nodes are listed; false: the context has ended.
 func (p *Part) watchTriggers(ctx context.Context) (changes <-chan struct{}, ok bool) {
-	reported := false
-	for {
-		c, err := p.watchOnce(ctx)
-		if err == nil {
-			return c, true
+	var once sync.Once
+	ok = until(ctx, askAgain, func() bool {
+		var err error
+		if changes, err = p.watchOnce(ctx); err != nil && ctx.Err() == nil {
+			once.Do(func() {
+				p.cfg.Log.Error("can't watch triggers; alerts, Events and schedules start no diagnoses", "error", err)
+			})
 		}
-		if ctx.Err() != nil {
-			return nil, false
-		}
-		if !reported {
-			p.cfg.Log.Error("can't watch triggers; alerts, Events and schedules start no diagnoses", "error", err)
-			reported = true
-		}
+		return err == nil
+	})
+	return changes, ok
+}
+
+// until tries until it succeeds, with pauses; false: the context has ended.
+func until(ctx context.Context, pause time.Duration, try func() bool) bool {
+	for !try() {
 		select {
-		case <-time.After(askAgain):
+		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil, false
+			return false
 		}
 	}
+	return true
 }
 
 func (p *Part) watchOnce(ctx context.Context) (<-chan struct{}, error) {

@@ -19,7 +19,6 @@ import (
 // All returns the built-in operations, sorted by name.
 func All(h operation.Host) []operation.Builtin {
 	all := []operation.Builtin{
-		node.AnnotateNode(h),
 		block.BlockedStacks(h),
 		memory.CgroupMemory(h),
 		network.CheckAcceptQueueFull(h),
@@ -45,16 +44,11 @@ func All(h operation.Host) []operation.Builtin {
 		network.CheckSYNDropped(h),
 		node.CheckUnitFailed(h),
 		pod.ContainerDetail(h),
-		node.Cordon(h),
 		remote.DNSLookup(h),
-		pod.DeletePod(h),
 		disk.DiskErrors(h),
 		disk.DiskIdentity(h),
-		node.Drain(h),
-		pod.EvictPod(h),
 		node.KernelFacts(h),
 		node.KmsgTail(h),
-		node.LabelNode(h),
 		network.Links(h),
 		disk.Mounts(h),
 		network.Neighbours(h),
@@ -73,13 +67,9 @@ func All(h operation.Host) []operation.Builtin {
 		disk.Smart(h),
 		network.Sockets(h),
 		node.SystemdUnit(h),
-		node.Taint(h),
-		node.UnannotateNode(h),
-		node.Uncordon(h),
-		node.UnlabelNode(h),
-		node.Untaint(h),
 		remote.Webhook(h),
 	}
+	all = slices.Concat(all, node.ByController(), pod.ByController())
 	slices.SortFunc(all, func(a, b operation.Builtin) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }

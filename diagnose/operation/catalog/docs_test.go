@@ -80,10 +80,14 @@ func checkFile(t *testing.T, path, have, want string) {
 	}
 }
 
-// subject returns the package that implements an operation.
+// subject returns the package that declares an operation.
 func subject(t *testing.T, name string) string {
 	t.Helper()
-	found, err := filepath.Glob("../*/" + strings.ReplaceAll(name, "-", "_") + ".go")
+	all, err := filepath.Glob("../*/*.go")
+	declares := regexp.MustCompile(`(?m)^\s+Name:\s+"` + name + `"`)
+	found := slices.DeleteFunc(all, func(path string) bool {
+		return strings.HasSuffix(path, "_test.go") || !declares.MatchString(readDoc(t, path))
+	})
 	if err != nil || len(found) != 1 {
 		t.Fatalf("the source of %s: got %q, want one file (%v)", name, found, err)
 	}

@@ -74,11 +74,12 @@ func (h host) checkFilesystem(ctx context.Context, call *operation.Call, yes, no
 	}
 	users.mounts = operation.AddOnce(users.mounts, first.shownPath())
 	ReportUsers(f, &users)
+	users.mounts = nil // the message has the mount point
 	const most = 3
 	if len(text) > most {
 		text = append(text[:most], fmt.Sprintf("and %d more", len(text)-most))
 	}
-	return f.Output(operation.VerdictOf(yes, "%s%s", strings.Join(text, "; "), podsOf(&users))), nil
+	return f.Output(operation.VerdictOf(yes, "%s%s", strings.Join(text, "; "), users.String())), nil
 }
 
 // filesystemErrors is the verdict of check-filesystem-errors.
@@ -100,13 +101,6 @@ func (f *filesystem) evidence() string {
 		return text + " and has no recorded errors"
 	}
 	return text + "; " + f.errorText()
-}
-
-// podsOf returns "; 3 pods" for the users of a device whose mount point the message already has.
-func podsOf(u *diskUsers) string {
-	pods := *u
-	pods.mounts = nil
-	return pods.String()
 }
 
 func CheckFilesystemErrors(h operation.Host) operation.Builtin {

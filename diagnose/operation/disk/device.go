@@ -103,17 +103,13 @@ type diskUsers struct {
 	volumes []string // kubelet's names: the name of a PersistentVolume
 }
 
-// podVolumes matches kubelet's mount paths of volumes, and captures the pod's UID and the volume:
-// <root>/pods/<uid>/volumes/<plugin>/<volume>[/mount], and volume-subpaths/<volume>/….
-func podVolumes() *regexp.Regexp {
-	return regexp.MustCompile(
-		`/pods/([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32})/(?:volumes/[^/]+|volume-subpaths)/([^/]+)(?:/|$)`)
-}
-
 // UsersOf finds the mounts of the devices and of volumes on them, with the pods that use them.
 // Those of the first device come first.
 func UsersOf(h operation.Host, table *hostfs.MountTable, devices ...string) (u diskUsers) {
-	volumes := podVolumes()
+	// Kubelet's mount paths of volumes, with the pod's UID and the volume:
+	// <root>/pods/<uid>/volumes/<plugin>/<volume>[/mount], and volume-subpaths/<volume>/….
+	volumes := regexp.MustCompile(
+		`/pods/([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32})/(?:volumes/[^/]+|volume-subpaths)/([^/]+)(?:/|$)`)
 	for _, device := range devices {
 		above, _ := h.FS.Above(device) // nothing is mounted on a device that is gone
 		on := host{Host: h}.mountedOn(above)

@@ -251,18 +251,14 @@ func (d *diskLog) bad() (n int) {
 // String returns "I/O=3 critical medium=1".
 func (d *diskLog) String() string { return operation.Counts(d.kinds) }
 
-// scsiDiskLine matches the lines that the kernel logs when it attaches a SCSI disk: the capacity
-// before it reads the partition table, "Attached" after that. It also logs the capacity when a disk
-// is resized.
-func scsiDiskLine() *regexp.Regexp {
-	return regexp.MustCompile(`^sd [^ ]+: \[([a-z]+)\] (?:(Attached) SCSI |[0-9]+ [0-9]+-byte logical blocks)`)
-}
-
 // diskLogs reads the disk errors of the last maxAge from the kernel log, by disk name. If a name was
 // given to another SCSI disk, it has only the errors of the last one.
 func (h host) diskLogs(ctx context.Context, maxAge time.Duration, f *operation.Finding) (map[string]*diskLog, error) {
 	logs, form := map[string]*diskLog{}, diskErrorLine()
-	sized, scsi := map[string]*diskLog{}, scsiDiskLine() // sized: since the line of the disk's capacity
+	// The kernel logs these lines when it attaches a SCSI disk: the capacity before it reads the
+	// partition table, "Attached" after that. It also logs the capacity when a disk is resized.
+	scsi := regexp.MustCompile(`^sd [^ ]+: \[([a-z]+)\] (?:(Attached) SCSI |[0-9]+ [0-9]+-byte logical blocks)`)
+	sized := map[string]*diskLog{} // since the line of the disk's capacity
 	lost, err := h.FS.KernelLog(ctx, func(r *hostfs.KernelRecord) bool {
 		if r.Facility != 0 { // written by a process
 			return true

@@ -75,10 +75,11 @@ func (h host) checkLimitTooLow(ctx context.Context, call *operation.Call) (opera
 	if steady := float64(limit) * float64(call.Parameters.Int("steadyPercent")) / 100; float64(grew) > steady {
 		return operation.Output{}, operation.RefutedBy("MemoryGrows", "%s; usage grew by %s in %s", text, display.Bytes(uint64(grew)), last.at.Sub(first.at).Truncate(100*time.Millisecond))
 	}
-	largest := largestAnon(last)
-	if largest == nil {
+	list := grown(&memorySample{}, last) // from nothing
+	if len(list) == 0 {
 		return operation.Output{}, operation.RefutedBy("NoMainProcess", "%s; the cgroup has no process", text)
 	}
+	largest := &list[0]
 	share := float64(largest.bytes) / float64(max(1, m.Anon+m.Swap)) * 100
 	if share < float64(call.Parameters.Int("mainPercent")) {
 		return operation.Output{}, operation.RefutedBy("NoMainProcess", "%s; the largest of %s, %s, has only %s", text,
@@ -99,13 +100,4 @@ func (h host) checkLimitTooLow(ctx context.Context, call *operation.Call) (opera
 	f.Text("mainComm", largest.comm)
 	f.Int("mainBytes", largest.bytes)
 	return f.Output(operation.VerdictOf("LimitTooLow", "%s; usage does not grow, and %s has %s of it", text, process.TaskName(largest.comm, largest.pid), display.Bytes(uint64(largest.bytes)))), nil
-}
-
-// largestAnon returns the process with the most anonymous memory; nil: there is none.
-func largestAnon(s *memorySample) *procUse {
-	list := grown(&memorySample{}, s) // from nothing
-	if len(list) == 0 {
-		return nil
-	}
-	return &list[0]
 }

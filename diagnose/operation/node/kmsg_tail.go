@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -57,7 +58,7 @@ func (h host) kmsgTail(ctx context.Context, call *operation.Call) (operation.Out
 	f := operation.NewFinding()
 	v := call.Parameters
 	most := max(1, int(v.Int("lines")))
-	wanted, worst := strings.ToLower(v["contains"]), levelNumber(v["level"])
+	wanted, worst := strings.ToLower(v["contains"]), slices.Index(levelNames(), v["level"])
 	maxAge := v.Duration("maxAge")
 	var tail []logLine // a ring buffer once it is full
 	var matching int
@@ -72,7 +73,10 @@ func (h host) kmsgTail(ctx context.Context, call *operation.Call) (operation.Out
 		case wanted != "" && !strings.Contains(strings.ToLower(string(r.Text)), wanted):
 			return true
 		}
-		line := newLogLine(r)
+		line := logLine{
+			at: r.Time, age: r.Age(), level: r.Level & 7, user: r.Facility != 0,
+			text: display.Safe(string(r.Text), operation.MaxLogLine),
+		}
 		if matching++; len(tail) < most {
 			tail = append(tail, line)
 		} else {
@@ -110,23 +114,6 @@ func (h host) kmsgTail(ctx context.Context, call *operation.Call) (operation.Out
 		}
 	})
 	return f.Output(nil), err
-}
-
-func newLogLine(r *hostfs.KernelRecord) logLine {
-	return logLine{
-		at: r.Time, age: r.Age(), level: r.Level & 7, user: r.Facility != 0,
-		text: display.Safe(string(r.Text), operation.MaxLogLine),
-	}
-}
-
-// levelNumber returns the number of a level, or 7 for an unknown name, which includes all lines.
-func levelNumber(name string) int {
-	for i, n := range levelNames() {
-		if n == name {
-			return i
-		}
-	}
-	return 7
 }
 
 func levelCounts(counts [8]int) string {

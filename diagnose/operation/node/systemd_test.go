@@ -264,7 +264,7 @@ func TestRestartUnit(t *testing.T) {
 	set(becomes("deactivating", "stop-sigterm", ""))
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Second)) // long enough to request it
 	defer cancel()
-	_, err = restartUnit(ctx, h, &operation.Call{Parameters: operation.Values{"unit": "broken"}})
+	_, err = host(h).restartUnit(ctx, &operation.Call{Parameters: operation.Values{"unit": "broken"}})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "requested, but not completed") {
 		t.Error(err)
 	}
