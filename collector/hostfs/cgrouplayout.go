@@ -19,6 +19,19 @@ type CgroupLayout struct {
 	Controllers map[string]string // v1 controller ("memory") to mount point
 }
 
+// Versions names the hierarchies: "v1", "v2", "hybrid" (both) or "none".
+func (l CgroupLayout) Versions() string {
+	switch v1, v2 := len(l.Controllers) > 0, l.Unified != ""; {
+	case v1 && v2:
+		return "hybrid"
+	case v1:
+		return "v1"
+	case v2:
+		return "v2"
+	}
+	return "none"
+}
+
 // isV1Controller reports whether an option of a v1 hierarchy is a controller, unlike rw or
 // name=systemd.
 func isV1Controller(option string) bool {

@@ -84,7 +84,7 @@ func (h host) kernelFacts(ctx context.Context, call *operation.Call) (operation.
 	h.load(f)
 	f.Bool("lockdown", h.FS.LockedDown())
 	if layout, err := h.FS.CgroupLayout(); err == nil {
-		f.Text("cgroups", string(layout.Mode))
+		f.Text("cgroups", layout.Versions())
 	}
 	f.Text("nearlyFull", strings.Join(h.fullTables(), ", "))
 	var settings, first []string
