@@ -37,7 +37,7 @@ type Asker struct {
 	http  *http.Client
 }
 
-// NewAsker checks the configuration and returns an Asker. It ignores Sink and Log.
+// NewAsker checks the configuration and returns an Asker.
 func NewAsker(cfg KubeletConfig) (*Asker, error) {
 	u, err := cfg.check()
 	if err != nil {

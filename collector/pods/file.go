@@ -22,33 +22,24 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
-// FileConfig configures a File.
-type FileConfig struct {
-	Path string
-	Sink Sink
-	Log  *slog.Logger
-}
-
 // File watches a file of pods.
 type File struct {
 	*figures
-	cfg   FileConfig
+	path  string
+	sink  Sink
 	inUse []byte // digest of the content in use
 }
 
 // NewFile returns a File that has read nothing yet.
-func NewFile(cfg FileConfig) (*File, error) {
-	if cfg.Path == "" || cfg.Sink == nil {
-		return nil, errors.New("file of pods: path and sink are needed")
-	}
-	return &File{figures: newFigures("file", cfg.Path, cfg.Log), cfg: cfg}, nil
+func NewFile(path string, sink Sink, log *slog.Logger) *File {
+	return &File{figures: newFigures("file", path, log), path: path, sink: sink}
 }
 
 // Run reads the file at first and whenever it changes, until ctx ends. It counts and logs
 // failures; the known pods stay, even if the file is removed.
 func (f *File) Run(ctx context.Context) error {
 	// Watch the folder, because files are replaced by others or by links to others.
-	document.Watch(ctx, filepath.Dir(f.cfg.Path), f.log, func() {
+	document.Watch(ctx, filepath.Dir(f.path), f.log, func() {
 		if err := f.look(); err != nil {
 			f.failure(err)
 		}
@@ -59,7 +50,7 @@ func (f *File) Run(ctx context.Context) error {
 // look reads the file and passes its pods to the sink if it has changed.
 func (f *File) look() error {
 	at := time.Now()
-	data, err := document.ReadFile(f.cfg.Path, maxFile)
+	data, err := document.ReadFile(f.path, maxFile)
 	if err != nil {
 		return err
 	}
@@ -67,13 +58,13 @@ func (f *File) look() error {
 	if bytes.Equal(sum[:], f.inUse) && f.Failure() == nil {
 		return nil
 	}
-	pods, err := Parse(f.cfg.Path, data)
+	pods, err := Parse(f.path, data)
 	if err != nil {
 		return err
 	}
 	f.inUse = sum[:]
 	f.read(len(pods), nil)
-	f.cfg.Sink(pods, at)
+	f.sink(pods, at)
 	return nil
 }
 

@@ -126,15 +126,9 @@ func TestMistakesInAFile(t *testing.T) {
 func TestAFileIsFollowed(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "pods.yaml")
-	if _, err := pods.NewFile(pods.FileConfig{Path: path}); err == nil {
-		t.Error("no sink")
-	}
 	var got sets
 	var log text
-	f, err := pods.NewFile(pods.FileConfig{Path: path, Sink: got.take, Log: log.log()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := pods.NewFile(path, got.take, log.log())
 	run(t, f)
 	reported := func(what string) func() bool { return func() bool { return strings.Contains(log.String(), what) } }
 	named := func(what string) func() bool { return func() bool { return got.names() == what } }
@@ -184,10 +178,7 @@ func TestAFileThatIsBeingWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods.yaml")
 	write(t, path, []byte(onePod))
 	var got sets
-	f, err := pods.NewFile(pods.FileConfig{Path: path, Sink: got.take})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := pods.NewFile(path, got.take, nil)
 	run(t, f)
 	await.Until(t, "the file is read", soon, func() bool { return got.names() == "shop/web-0" })
 	w, err := os.Create(path) // empty: no pods

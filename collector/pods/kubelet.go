@@ -24,8 +24,6 @@ type KubeletConfig struct {
 	// InPod: this process runs in a pod of the API server, so a list without any such pod is
 	// incomplete.
 	InPod bool
-	Sink  Sink
-	Log   *slog.Logger
 }
 
 const (
@@ -49,7 +47,8 @@ func (c *KubeletConfig) Verified() bool { return strings.HasPrefix(c.URL, "https
 // Kubelet polls kubelet for its pods.
 type Kubelet struct {
 	*figures
-	cfg     KubeletConfig
+	sink    Sink
+	inPod   bool
 	kubelet *Asker
 	every   time.Duration // askEvery, except in tests
 	ask     chan struct{}
@@ -58,15 +57,15 @@ type Kubelet struct {
 }
 
 // NewKubelet checks the configuration. It sends no request yet.
-func NewKubelet(cfg KubeletConfig) (*Kubelet, error) {
+func NewKubelet(cfg KubeletConfig, sink Sink, log *slog.Logger) (*Kubelet, error) {
 	kubelet, err := NewAsker(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Sink == nil {
-		return nil, errors.New("kubelet: no sink")
-	}
-	return &Kubelet{figures: newFigures("kubelet", cfg.URL, cfg.Log), cfg: cfg, kubelet: kubelet, every: askEvery, ask: make(chan struct{}, 1)}, nil
+	return &Kubelet{
+		figures: newFigures("kubelet", cfg.URL, log), sink: sink, inPod: cfg.InPod, kubelet: kubelet,
+		every: askEvery, ask: make(chan struct{}, 1),
+	}, nil
 }
 
 // Run polls kubelet until ctx ends. It counts and logs failures; the known pods stay.
@@ -120,16 +119,16 @@ func (k *Kubelet) Read(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("kubelet's pods: %w", err)
 	}
-	if !served && (k.cfg.InPod || k.served) {
+	if !served && (k.inPod || k.served) {
 		if since.IsZero() {
 			since = at
 		}
-		if k.partial = since; k.cfg.InPod || at.Sub(since) < believeAfter {
+		if k.partial = since; k.inPod || at.Sub(since) < believeAfter {
 			return errors.New("kubelet's list has no pod of the API server: kubelet may be starting")
 		}
 	}
 	k.served = served
 	k.read(len(pods), faults)
-	k.cfg.Sink(pods, at)
+	k.sink(pods, at)
 	return nil
 }

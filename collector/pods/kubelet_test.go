@@ -172,8 +172,8 @@ func TestPodsOfKubelet(t *testing.T) {
 	k.token.Store(&token)
 	src, err := pods.NewKubelet(pods.KubeletConfig{
 		URL: k.URL, CertFile: write(t, filepath.Join(dir, "kubelet.crt"), certificate(k.Server)),
-		TokenFile: write(t, filepath.Join(dir, "token"), []byte("first\n")), Sink: got.take, Log: log.log(),
-	})
+		TokenFile: write(t, filepath.Join(dir, "token"), []byte("first\n")),
+	}, got.take, log.log())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,8 +253,7 @@ func TestWhomToTrust(t *testing.T) {
 		"another path":               {pods.KubeletConfig{URL: other.URL + "/x", Insecure: true}, "404"},
 	} {
 		var got sets
-		tc.cfg.Sink = got.take
-		src, err := pods.NewKubelet(tc.cfg)
+		src, err := pods.NewKubelet(tc.cfg, got.take, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +283,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	there := httptest.NewServer(http.RedirectHandler(k.URL+"/pods", http.StatusFound))
 	t.Cleanup(there.Close)
 	var got sets
-	src, err := pods.NewKubelet(pods.KubeletConfig{URL: there.URL, Sink: got.take})
+	src, err := pods.NewKubelet(pods.KubeletConfig{URL: there.URL}, got.take, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,16 +303,13 @@ func TestAddressesThatAreRefused(t *testing.T) {
 		{URL: "http://10.0.0.1:10255"}: "only a loopback address", {URL: "http://localhost:10255", TokenFile: "t"}: "needs https",
 		{URL: "https://x", CAFile: "a", Insecure: true}: "want only one of",
 	} {
-		_, err := pods.NewKubelet(pods.KubeletConfig{URL: cfg.URL, CAFile: cfg.CAFile, TokenFile: cfg.TokenFile, Insecure: cfg.Insecure, Sink: func([]*probe.Pod, time.Time) {}})
+		_, err := pods.NewKubelet(pods.KubeletConfig{URL: cfg.URL, CAFile: cfg.CAFile, TokenFile: cfg.TokenFile, Insecure: cfg.Insecure}, func([]*probe.Pod, time.Time) {}, nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", cfg, err)
 		}
 	}
-	if _, err := pods.NewKubelet(pods.KubeletConfig{URL: "http://[::1]:10255", Sink: func([]*probe.Pod, time.Time) {}}); err != nil {
+	if _, err := pods.NewKubelet(pods.KubeletConfig{URL: "http://[::1]:10255"}, func([]*probe.Pod, time.Time) {}, nil); err != nil {
 		t.Error(err)
-	}
-	if _, err := pods.NewKubelet(pods.KubeletConfig{URL: "https://x"}); err == nil {
-		t.Error("no sink")
 	}
 }
 
@@ -329,7 +325,7 @@ func TestAnEndlessAnswer(t *testing.T) {
 		}
 	}))
 	t.Cleanup(srv.Close)
-	src, err := pods.NewKubelet(pods.KubeletConfig{URL: srv.URL, Sink: func([]*probe.Pod, time.Time) { t.Error("pods") }})
+	src, err := pods.NewKubelet(pods.KubeletConfig{URL: srv.URL}, func([]*probe.Pod, time.Time) { t.Error("pods") }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +337,7 @@ func TestAnEndlessAnswer(t *testing.T) {
 func TestAskedSoon(t *testing.T) {
 	k := serve(t, list(t, "web-0"))
 	var got sets
-	src, err := pods.NewKubelet(pods.KubeletConfig{URL: k.URL, Insecure: true, Sink: got.take})
+	src, err := pods.NewKubelet(pods.KubeletConfig{URL: k.URL, Insecure: true}, got.take, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +360,7 @@ func TestABrokenPod(t *testing.T) {
 	k := serve(t, body)
 	var got sets
 	var log text
-	src, err := pods.NewKubelet(pods.KubeletConfig{URL: k.URL, Insecure: true, Sink: got.take, Log: log.log()})
+	src, err := pods.NewKubelet(pods.KubeletConfig{URL: k.URL, Insecure: true}, got.take, log.log())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,7 +381,7 @@ func TestToAManager(t *testing.T) {
 	sink := func(all []*probe.Pod, _ time.Time) { m.ReplacePods(all) }
 	for _, names := range [][]string{{"a", "b"}, {"b", "c"}, {}} {
 		k := serve(t, list(t, names...))
-		src, err := pods.NewKubelet(pods.KubeletConfig{URL: k.URL, Insecure: true, Sink: sink})
+		src, err := pods.NewKubelet(pods.KubeletConfig{URL: k.URL, Insecure: true}, sink, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -410,8 +406,8 @@ func TestAStartingKubelet(t *testing.T) {
 	var reported []event.ProbeData
 	m := probe.New(probe.Config{Report: func(ev *event.Event) { reported = append(reported, *ev.Probe) }})
 	src, err := pods.NewKubelet(pods.KubeletConfig{
-		URL: k.URL, Insecure: true, Sink: func(all []*probe.Pod, _ time.Time) { m.ReplacePods(all) },
-	})
+		URL: k.URL, Insecure: true,
+	}, func(all []*probe.Pod, _ time.Time) { m.ReplacePods(all) }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -446,7 +442,7 @@ func TestOnlyStaticPods(t *testing.T) {
 	for _, inPod := range []bool{false, true} {
 		k := serve(t, list(t, "static-0"))
 		var got sets
-		src, err := pods.NewKubelet(pods.KubeletConfig{URL: k.URL, Insecure: true, InPod: inPod, Sink: got.take})
+		src, err := pods.NewKubelet(pods.KubeletConfig{URL: k.URL, Insecure: true, InPod: inPod}, got.take, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -481,7 +477,7 @@ func BenchmarkRead(b *testing.B) {
 	body := list(b, names...)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(body) }))
 	defer srv.Close()
-	src, err := pods.NewKubelet(pods.KubeletConfig{URL: srv.URL, Sink: func([]*probe.Pod, time.Time) {}})
+	src, err := pods.NewKubelet(pods.KubeletConfig{URL: srv.URL}, func([]*probe.Pod, time.Time) {}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

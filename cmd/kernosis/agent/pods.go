@@ -88,13 +88,13 @@ func (p *parts) podsOfKubelet() (*podSource, error) {
 	}
 	var kubelet *nodepods.Kubelet
 	listed := pods.NewListed(func() { kubelet.Ask() })
-	c.Log, c.Sink = p.log, func(list []*probe.Pod, at time.Time) {
+	take := func(list []*probe.Pod, at time.Time) {
 		if p.probes.wantsPods() {
 			p.probes.take(list)
 		}
 		replace(listed, list, at)
 	}
-	if kubelet, err = nodepods.NewKubelet(c); err != nil {
+	if kubelet, err = nodepods.NewKubelet(c, take, p.log); err != nil {
 		return nil, err
 	}
 	p.metrics.Own.MustRegister(kubelet)

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector"
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
@@ -51,13 +50,10 @@ func (p *parts) openProbes() error {
 		// Only a local file may make the agent probe a pod itself.
 		c.Prober = active.New(fs)
 		seen.listed = pods.NewListed(func() {})
-		f, err := nodepods.NewFile(nodepods.FileConfig{Path: p.cfg.Probes.PodsFile, Log: p.log, Sink: func(list []*probe.Pod, at time.Time) {
+		f := nodepods.NewFile(p.cfg.Probes.PodsFile, func(list []*probe.Pod, at time.Time) {
 			seen.take(list)
 			replace(seen.listed, list, at)
-		}})
-		if err != nil {
-			return output.Failed(err)
-		}
+		}, p.log)
 		seen.source = f.Run
 		p.metrics.Own.MustRegister(f)
 	case p.cfg.cluster == nil && !asks:

@@ -18,32 +18,34 @@ const (
 	settle = 150 * time.Millisecond
 )
 
-// held is a connection whose probe is not known for certain, or that kubelet may not count.
+// held is a connection, and the probe that it most likely belongs to. It is held if that is not
+// certain, or if kubelet may not count it.
 type held struct {
 	ev    *event.Event
 	of    []*course
-	guess int
+	guess int    // index in of
 	why   string // why the probe is certain; empty: it is a guess
 	conn  connection
 	ok    bool
-	maybe bool      // kubelet may count it differently
-	from  time.Time // kubelet has counted it by then
-	until time.Time
+	maybe bool // kubelet may count it differently
+
+	from, until time.Time // if held: kubelet has counted it by then; it waits no longer than that
 }
 
 // hold keeps a connection until kubelet's counts are available. It returns false if they can't be
 // available in time. A connection that kubelet may not count waits for them in any case.
-func (o *Observer) hold(ev *event.Event, of []*course, guess int, why string, c *connection, ok, maybe bool, now time.Time) bool {
+func (o *Observer) hold(h *held, now time.Time) bool {
 	if !o.polling {
 		return false
 	}
-	from, until := now.Add(settle), now.Add(holdFor)
-	at := later(from, o.soonest(now, of[guess]))
-	if maybe {
-		until = at.Add(2 * askFor)
-	} else if at.After(until.Add(-settle)) {
+	one := h.of[h.guess]
+	h.from, h.until = now.Add(settle), now.Add(holdFor)
+	at := later(h.from, o.soonest(now, one))
+	if h.maybe {
+		h.until = at.Add(2 * askFor)
+	} else if at.After(h.until.Add(-settle)) {
 		// Poll in time for the next failure.
-		next := later(c.started.Add(of[guess].spec.Period+c.duration+2*settle), o.polled.Add(pollAtMost))
+		next := later(h.conn.started.Add(one.spec.Period+h.conn.duration+2*settle), o.polled.Add(pollAtMost))
 		if next.Before(o.polled.Add(pollEvery * 3 / 2)) {
 			o.pollAt = next
 		}
@@ -51,9 +53,10 @@ func (o *Observer) hold(ev *event.Event, of []*course, guess int, why string, c 
 	}
 	if len(o.held) >= maxHeld {
 		o.stats.Overflowed++
-		return maybe // if kubelet counts it, its counts show it
+		return h.maybe // if kubelet counts it, its counts show it
 	}
-	o.held = append(o.held, &held{ev.Clone(), of, guess, why, *c, ok, maybe, from, until})
+	h.ev = h.ev.Clone()
+	o.held = append(o.held, h)
 	o.stats.Held++
 	if at.Before(o.pollAt) {
 		o.pollAt = at
@@ -167,6 +170,6 @@ func (o *Observer) settle(h *held, counted bool) {
 	if h.why == "" {
 		o.stats.Guessed++
 	}
-	o.handFirst(h.ev, h.of, h.guess, judged{h.ok, h.why, counted && h.maybe}, h.conn.started)
+	o.handFirst(h, counted && h.maybe)
 	o.looked = looked{}
 }

@@ -163,7 +163,8 @@ func (o *Observer) take(ev *event.Event, p *place) {
 		if s.Verdict == event.VerdictSlow {
 			_, ok = slowOf([]*course{one}, c.duration)
 		}
-		if !ok && !one.container.Started && meaning(one.spec.Handler, s) == countsMaybe && o.hold(ev, []*course{one}, 0, why, &c, false, true, now) {
+		if !ok && !one.container.Started && meaning(one.spec.Handler, s) == countsMaybe &&
+			o.hold(&held{ev: ev, of: []*course{one}, why: why, conn: c, maybe: true}, now) {
 			return
 		}
 		if o.hand(one, o.outcome(ev, one, judged{ok: ok, why: why}), c.started) {
@@ -183,30 +184,32 @@ func (o *Observer) take(ev *event.Event, p *place) {
 		return
 	}
 	n, why := decide(rest, &c)
-	maybe := !ok && meaning(rest[n].spec.Handler, s) == countsMaybe ||
+	h := &held{ev: ev, of: rest, guess: n, why: why, conn: c, ok: ok}
+	h.maybe = !ok && meaning(rest[n].spec.Handler, s) == countsMaybe ||
 		ok && rest[n].failing && answers(rest[n].spec.Handler) // the status of the answer is not visible
-	if (why == "" || maybe) && o.hold(ev, rest, n, why, &c, ok, maybe, now) {
+	if (why == "" || h.maybe) && o.hold(h, now) {
 		return
 	}
 	if why == "" {
 		o.stats.Guessed++
 	}
-	o.handFirst(ev, rest, n, judged{ok: ok, why: why}, c.started)
+	o.handFirst(h, false)
 }
 
 // handFirst reports the outcome for the first of the probes whose worker takes it: the best guess
-// comes before the others.
-func (o *Observer) handFirst(ev *event.Event, of []*course, guess int, j judged, started time.Time) {
-	order := append([]*course{of[guess]}, slices.Delete(slices.Clone(of), guess, guess+1)...)
-	for _, one := range order {
-		if o.hand(one, o.outcome(ev, one, j), started) {
+// comes before the others. counted: kubelet has counted it.
+func (o *Observer) handFirst(h *held, counted bool) {
+	j := judged{h.ok, h.why, counted}
+	guess := h.of[h.guess]
+	for _, one := range append([]*course{guess}, slices.Delete(slices.Clone(h.of), h.guess, h.guess+1)...) {
+		if o.hand(one, o.outcome(h.ev, one, j), h.conn.started) {
 			return
 		}
 		j.why = "no other probe runs here now"
 	}
 	o.stats.Refused++
-	if !j.ok && (j.counted || meaning(order[0].spec.Handler, ev.SockFail) != countsMaybe) {
-		order[0].accounted++ // kubelet may count it
+	if !h.ok && (counted || meaning(guess.spec.Handler, h.ev.SockFail) != countsMaybe) {
+		guess.accounted++ // kubelet may count it
 	}
 }
 

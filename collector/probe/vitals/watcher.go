@@ -31,7 +31,7 @@ const (
 
 // Container is a container to be watched.
 type Container struct {
-	ID      string // without the runtime
+	ID      string // without the runtime; not empty
 	Limited bool   // it or its pod has a CPU limit
 	Running bool   // it has processes
 }
@@ -88,12 +88,11 @@ func (w *Watcher) Set(containers []Container, pid int) {
 	next := make(map[string]*watched, len(containers)+1)
 	for _, c := range containers {
 		one := w.watched[c.ID]
-		if one == nil || c.ID == "" {
+		if one == nil {
 			one = &watched{}
 		}
-		if one.limited, one.running = c.Limited, c.Running; c.ID != "" {
-			next[c.ID] = one
-		}
+		one.limited, one.running = c.Limited, c.Running
+		next[c.ID] = one
 	}
 	if pid > 0 {
 		one := w.watched[""]
