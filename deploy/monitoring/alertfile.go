@@ -1,7 +1,6 @@
 package monitoring
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"strings"
@@ -39,19 +38,12 @@ func (f *AlertFile) Encode() ([]byte, error) {
 }
 
 func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
 	// One line per expression: folded ones are hard to read and to search.
-	d, err := yaml.NewDumper(&b, yaml.WithIndent(2), yaml.WithLineWidth(-1))
+	text, err := yaml.Dump(v, yaml.WithIndent(2), yaml.WithLineWidth(-1))
 	if err != nil {
 		return nil, fmt.Errorf("alerts: %w", err)
 	}
-	if err := d.Dump(v); err != nil {
-		return nil, fmt.Errorf("alerts: %w", err)
-	}
-	if err := d.Close(); err != nil {
-		return nil, fmt.Errorf("alerts: %w", err)
-	}
-	return b.Bytes(), nil
+	return text, nil
 }
 
 // ownYAML contains the alerts on Kernosis itself. $agent and $controller are placeholders for the
@@ -66,9 +58,7 @@ const agentPod = "$(kubectl -n kernosis get pods -l app.kubernetes.io/component=
 // ownGroups returns the alerts on Kernosis itself.
 func ownGroups(cfg AlertConfig) ([]AlertGroup, error) {
 	var f AlertFile
-	dec := yaml.NewDecoder(bytes.NewReader(ownYAML))
-	dec.KnownFields(true)
-	if err := dec.Decode(&f); err != nil {
+	if err := yaml.Load(ownYAML, &f, yaml.WithKnownFields()); err != nil {
 		return nil, fmt.Errorf("own.yaml: %w", err)
 	}
 	jobs := strings.NewReplacer("$agent", quoted(cfg.AgentJob), "$controller", quoted(cfg.ControllerJob))
