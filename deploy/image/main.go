@@ -1,10 +1,8 @@
-// Command image packs kernosis, built for one or more platforms, into a container image:
-// an OCI image layout in a tar, which container runtimes import and registries take. The
-// image has nothing of a distribution: the program, the licences of all that is linked
-// into it, and a list of that as a CycloneDX document.
+// Command image packs kernosis, built for one or more platforms, into a container image: an OCI image
+// layout in a tar, which container runtimes import and registries accept. The image contains no
+// distribution, only the program, the licences of everything linked into it, and its SBOM (CycloneDX).
 //
-// It asks no registry, runs no container tools, and reads no clock: equal input gives
-// equal bytes.
+// It contacts no registry, runs no container tools and reads no clock: equal input gives equal bytes.
 //
 //	image -version v1.2.3 -archive dist/kernosis-image.tar dist/kernosis-linux-amd64 dist/kernosis-linux-arm64
 package main
