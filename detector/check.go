@@ -64,15 +64,13 @@ func (r *loadedRule) check(c *compiler) {
 
 func (r *loadedRule) checkEvents() {
 	known := event.Kinds()
-	seen := make(map[event.Kind]bool)
 	for i, k := range r.Events {
 		switch {
 		case !slices.Contains(known, k):
 			r.item("events", i, "unknown event kind %q%s", k, document.Suggest(k, known))
-		case seen[k]:
+		case slices.Index(r.Events, k) < i:
 			r.item("events", i, "event kind %q is listed twice", k)
 		}
-		seen[k] = true
 		switch {
 		case k == event.Log:
 			r.named = append(r.named, newNamed(event.LogStem, r.Logs))

@@ -2,7 +2,6 @@ package detector
 
 import (
 	"cmp"
-	"slices"
 	"strconv"
 	"time"
 
@@ -28,15 +27,6 @@ type conditionState struct {
 	dirty   bool
 }
 
-func (c *conditionState) add(r *Rule) {
-	c.rules = append(c.rules, r)
-	for _, s := range r.stems {
-		if i, ok := slices.BinarySearch(c.stems, s); !ok {
-			c.stems = slices.Insert(c.stems, i, s)
-		}
-	}
-}
-
 // refresh evaluates a condition and emits a change.
 func (e *Engine) refresh(c *conditionState, now time.Time) {
 	c.dirty = false
@@ -59,7 +49,9 @@ func (e *Engine) refresh(c *conditionState, now time.Time) {
 // hidden nor muted; else Unknown if the sources can't be trusted; else False.
 // The message contains no values that change without an event, such as ages.
 func (e *Engine) judge(c *conditionState) problem.Condition {
-	out := problem.Condition{Type: c.spec.Type}
+	is := func(status problem.Status, reason, message string) problem.Condition {
+		return problem.Condition{Type: c.spec.Type, Status: status, Reason: reason, Message: message}
+	}
 	var worst, muted *entry
 	shown, hidden := 0, ""
 	for _, s := range c.series {
@@ -85,28 +77,19 @@ func (e *Engine) judge(c *conditionState) problem.Condition {
 			}
 		}
 	}
-	if worst != nil {
-		out.Status, out.Reason, out.Message = problem.True, worst.p.Reason, worst.p.Message
-		if shown > 1 {
-			out.Message += " (and " + strconv.Itoa(shown-1) + " more)"
-		}
-		return out
+	switch reason, text := e.trust(c); {
+	case shown > 1:
+		return is(problem.True, worst.p.Reason, worst.p.Message+" (and "+strconv.Itoa(shown-1)+" more)")
+	case shown == 1:
+		return is(problem.True, worst.p.Reason, worst.p.Message)
+	case reason != "":
+		return is(problem.Unknown, reason, text)
+	case muted != nil:
+		return is(problem.False, ReasonMuted, mutedText(muted))
+	case hidden != "":
+		return is(problem.False, ReasonSuppressed, "only consequences of rule "+hidden+" were detected")
 	}
-	if reason, text := e.trust(c); reason != "" {
-		out.Status, out.Reason, out.Message = problem.Unknown, reason, text
-		return out
-	}
-	if muted != nil {
-		out.Status, out.Reason, out.Message = problem.False, ReasonMuted, mutedText(muted)
-		return out
-	}
-	if hidden != "" {
-		out.Status, out.Reason = problem.False, ReasonSuppressed
-		out.Message = "only consequences of rule " + hidden + " were detected"
-		return out
-	}
-	out.Status, out.Reason, out.Message = problem.False, c.spec.HealthyReason, c.spec.HealthyMessage
-	return out
+	return is(problem.False, c.spec.HealthyReason, c.spec.HealthyMessage)
 }
 
 // worse orders problems by severity, most severe first, then by age, oldest first.

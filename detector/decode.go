@@ -23,12 +23,11 @@ type loadedRule struct {
 	replaced *loadedRule // the rule of the same name in a lower layer; nil: there is none
 }
 
-// loadedCondition is a condition type with its origin.
+// loadedCondition is a condition type with the YAML nodes it was read from.
 type loadedCondition struct {
 	ConditionSpec
+	*document.Mapping
 	layer int
-	file  string
-	line  int
 }
 
 // item records a mistake at an item of a list.
@@ -64,13 +63,13 @@ func (l *loader) condition(layer int, f *document.Reader, p document.Pair) {
 	m.Node = p.Key
 	checkConditionType(f, p.Key, name)
 	m.Need("healthyReason", "healthyMessage")
-	c := &loadedCondition{ConditionSpec{name, m.Text("healthyReason"), m.Text("healthyMessage")}, layer, f.Name, p.Key.Line}
+	c := &loadedCondition{ConditionSpec{name, m.Text("healthyReason"), m.Text("healthyMessage")}, m, layer}
 	checkReason(m, "healthyReason", c.HealthyReason)
 	if len(c.HealthyMessage) > MaxMessage {
 		m.Errorf("healthyMessage", "has %d bytes, at most %d are allowed", len(c.HealthyMessage), MaxMessage)
 	}
 	if old := l.conditions[name]; old != nil && old.layer == layer {
-		f.Errorf(p.Key, m.Path, "condition is already registered at %s:%d", old.file, old.line)
+		f.Errorf(p.Key, m.Path, "condition is already registered at %s:%d", old.Reader.Name, old.Node.Line)
 		return
 	}
 	l.conditions[name] = c

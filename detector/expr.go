@@ -1,7 +1,6 @@
 package detector
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -184,22 +183,13 @@ func (c *compiler) fieldOf(e ast.Expr) *event.Field {
 	return nil
 }
 
-var errNotBool = errors.New("expression did not return a boolean")
-
 // test evaluates a boolean expression.
 func (x *expr) test(a *activation) (bool, error) {
 	if x.direct.truth != nil && a.ev != nil {
 		return x.direct.truth(a.ev), nil
 	}
 	v, _, err := x.program.Eval(a)
-	if err != nil {
-		return false, err
-	}
-	b, ok := v.(types.Bool)
-	if !ok {
-		return false, errNotBool
-	}
-	return bool(b), nil
+	return err == nil && v == types.True, err
 }
 
 // activation gives expressions the fields of one event. It is reused for

@@ -79,3 +79,31 @@ func LoadFile(path string, under ...fs.FS) (*RuleSet, error) {
 	dir := filepath.Dir(path)
 	return load(under, layer{fsys: os.DirFS(dir), dir: dir, only: filepath.Base(path)})
 }
+
+// NewSince returns the names of the rules, except log rules, that are missing from an older set or
+// match or count differently there: they may have missed events that the older rules got. It also
+// returns those whose fault loses an older rule, and with it the problems that this rule began.
+func (s *RuleSet) NewSince(older *RuleSet) (names []string) {
+	for _, r := range s.rules {
+		if r.isLog() {
+			continue
+		}
+		o, ok := older.Rule(r.Name)
+		if !ok || !r.sameProblem(o) || r.When != o.When || r.Threshold != o.Threshold || !slices.Equal(r.Events, o.Events) || s.losesPartner(r, older) {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// losesPartner reports whether the older set has a rule of r's fault and condition whose problems
+// end when s replaces that set.
+func (s *RuleSet) losesPartner(r *Rule, older *RuleSet) bool {
+	return slices.ContainsFunc(older.rules, func(o *Rule) bool {
+		if o.Fault != r.Fault || o.Condition != r.Condition {
+			return false
+		}
+		kept, ok := s.Rule(o.Name)
+		return !ok || !kept.sameProblem(o)
+	})
+}

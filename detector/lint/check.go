@@ -105,14 +105,10 @@ func (in *Input) same(i int) *Rule {
 // shape reports findings on the expression itself, independent of the lines. It returns
 // whether the expression can match at all.
 func shape(r *judgedRule, report reporter) bool {
-	tree, err := syntax.Parse(r.Expr, syntax.Perl)
-	if err != nil {
-		return false // can't happen: it was compiled before
-	}
 	if len(r.set.Unfiltered()) > 0 {
 		report(Warning, Costly, nil, "has no fixed text: the expression runs on every line")
 	}
-	if prog, err := syntax.Compile(tree.Simplify()); err == nil && len(prog.Inst) > costly {
+	if prog, err := syntax.Compile(r.tree.Simplify()); err == nil && len(prog.Inst) > costly {
 		report(Warning, Costly, nil, "compiles to %d instructions: matching a line with its fixed text takes milliseconds", len(prog.Inst))
 	}
 	if !r.AnchorEnd {
@@ -122,11 +118,11 @@ func shape(r *judgedRule, report reporter) bool {
 	if buffer == 0 {
 		buffer = logpattern.NPDLines
 	}
-	if n := fewestNewlines(tree); n >= buffer {
+	if n := fewestNewlines(r.tree); n >= buffer {
 		report(Error, Buffer, nil, "spans %d lines, but bufferSize is %d: never matches", n+1, buffer)
 		return false
 	}
-	if endsInNewline(tree) {
+	if endsInNewline(r.tree) {
 		report(Error, EndAnchor, nil, "ends in a newline, but the match must end with the text of the last line: never matches")
 		return false
 	}

@@ -14,7 +14,8 @@ import (
 type judge struct {
 	set    *logpattern.Set
 	free   *regexp.Regexp // the expression without the end anchor
-	words  []string       // of the pattern, in their original case
+	tree   *syntax.Regexp
+	words  []string // of the pattern, in their original case
 	corpus *index
 
 	matched []match
@@ -79,14 +80,15 @@ func newJudge(r *Rule, c *index) (*judge, error) {
 	if err != nil {
 		return nil, err
 	}
+	tree, err := syntax.Parse(r.Expr, syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
 	free, err := regexp.Compile(r.Expr)
 	if err != nil {
 		return nil, err
 	}
-	j := &judge{set: set, free: free, corpus: c}
-	if tree, err := syntax.Parse(r.Expr, syntax.Perl); err == nil {
-		j.words = words(tree)
-	}
+	j := &judge{set: set, free: free, tree: tree, words: words(tree), corpus: c}
 	if r.Kernel {
 		for _, f := range c.forms {
 			j.try(f)

@@ -3,7 +3,6 @@ package npd
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	files "github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/detector"
 )
 
@@ -73,23 +73,14 @@ type Options struct {
 
 // LoadFile reads a file. The error is a [detector.Errors] with all mistakes.
 func LoadFile(path string, opts Options) (*File, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, unreadable(path, err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
-	if err != nil {
-		return nil, unreadable(path, err)
-	}
-	return Parse(path, data, opts)
-}
-
-func unreadable(path string, err error) error {
+	data, err := files.ReadAtMost(path, MaxFile+1)
 	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
 		err = pe.Err
 	}
-	return detector.Errors{{File: path, Msg: "read: " + err.Error()}}
+	if err != nil {
+		return nil, detector.Errors{{File: path, Msg: "read: " + err.Error()}}
+	}
+	return Parse(path, data, opts)
 }
 
 // Parse reads the content of a file. The error is a [detector.Errors] with all

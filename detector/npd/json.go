@@ -67,16 +67,12 @@ func parseJSON(data []byte, warn func(offset int, msg string)) (*node, int, erro
 	return root, t.start, err
 }
 
+// invalidUTF8 returns the index of the first byte that is not UTF-8, or -1.
 func invalidUTF8(data []byte) int {
-	if utf8.Valid(data) {
-		return -1
-	}
-	for i := 0; i < len(data); {
-		r, size := utf8.DecodeRune(data[i:])
-		if r == utf8.RuneError && size == 1 {
+	for i, r := range string(data) {
+		if r == utf8.RuneError && !bytes.HasPrefix(data[i:], []byte("\ufffd")) {
 			return i
 		}
-		i += size
 	}
 	return -1
 }

@@ -57,20 +57,7 @@ func (t names) take(most int, parts ...string) string {
 
 // dashed converts a text to lower case letters, digits and single dashes.
 func dashed(s string) string {
-	var b strings.Builder
-	gap := false
-	for _, c := range []byte(strings.ToLower(s)) {
-		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
-			if gap && b.Len() > 0 {
-				b.WriteByte('-')
-			}
-			gap = false
-			b.WriteByte(c)
-			continue
-		}
-		gap = true
-	}
-	return b.String()
+	return strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(s), "-"), "-")
 }
 
 // stem returns a file's name without folder and extension.

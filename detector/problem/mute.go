@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -26,15 +25,11 @@ func (m *Mute) Equal(o *Mute) bool {
 
 // Subject returns what is muted: the rule, and its fields with quoted values.
 func (m *Mute) Subject() string {
-	var b strings.Builder
-	b.WriteString(m.Rule)
+	text := m.Rule
 	for _, field := range slices.Sorted(maps.Keys(m.Where)) {
-		b.WriteByte(' ')
-		b.WriteString(field)
-		b.WriteByte('=')
-		b.WriteString(strconv.Quote(m.Where[field]))
+		text += " " + field + "=" + strconv.Quote(m.Where[field])
 	}
-	return b.String()
+	return text
 }
 
 // MuteChange reports that a mute began, or ended because it expired or was

@@ -1,3 +1,6 @@
+// Package ruledoc writes a Markdown page for each rule of a set, and an index.
+// The output depends only on the rules: the same rules give exactly the same bytes.
+// Texts of rules are escaped and not interpreted as Markdown.
 package ruledoc
 
 import (
@@ -8,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/display"
-	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 )
@@ -49,7 +51,7 @@ func list(b *strings.Builder, rules []*detector.Rule) {
 	}
 	b.WriteString("| rule | reason | severity | events |\n|---|---|---|---|\n")
 	for _, r := range rules {
-		fmt.Fprintf(b, "| %s | `%s` | %s | %s |\n", link(r.Name), r.Reason, r.Severity, kinds(r.Events))
+		fmt.Fprintf(b, "| %s | `%s` | %s | %s |\n", link(r.Name), r.Reason, r.Severity, codes(r.Events))
 	}
 }
 
@@ -68,7 +70,7 @@ func page(set *detector.RuleSet, rules []*detector.Rule, r *detector.Rule, docBa
 	}
 	row("Reason", "`%s`", r.Reason)
 	row("Severity", "%s", r.Severity)
-	row("Events", "%s", kinds(r.Events))
+	row("Events", "%s", codes(r.Events))
 	if len(r.Logs) > 0 {
 		row("Logs", "%s", codes(r.Logs))
 	}
@@ -168,28 +170,17 @@ func clears(r *detector.Rule) string {
 	return strings.Join(ways, ", or ")
 }
 
-func kinds(events []event.Kind) string {
-	names := make([]string, len(events))
-	for i, k := range events {
-		names[i] = string(k)
-	}
-	return codes(names)
-}
+func codes[T ~string](names []T) string { return joined(names, code) }
 
-func codes(names []string) string {
+func links(rules []string) string { return cmp.Or(joined(rules, link), "no rule of this set") }
+
+// joined returns the names as form returns each of them, separated by commas.
+func joined[T ~string](names []T, form func(string) string) string {
 	out := make([]string, len(names))
 	for i, n := range names {
-		out[i] = code(n)
+		out[i] = form(string(n))
 	}
 	return strings.Join(out, ", ")
-}
-
-func links(rules []string) string {
-	out := make([]string, len(rules))
-	for i, r := range rules {
-		out[i] = link(r)
-	}
-	return cmp.Or(strings.Join(out, ", "), "no rule of this set")
 }
 
 func doc(page, base string) string {
@@ -235,15 +226,9 @@ func fenced(lang, s string) string {
 }
 
 // longest returns the length of the longest run of back quotes.
-func longest(s string) int {
-	most, n := 0, 0
-	for i := range len(s) {
-		if s[i] != '`' {
-			n = 0
-			continue
-		}
+func longest(s string) (n int) {
+	for strings.Contains(s, strings.Repeat("`", n+1)) {
 		n++
-		most = max(most, n)
 	}
-	return most
+	return n
 }

@@ -53,7 +53,7 @@ func (r *run) compare(c check) []Failure {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.transitions)) {
-		if have, want := r.fired[name], c.transitions[name]; have != want {
+		if have, want := r.shown[name].fired, c.transitions[name]; have != want {
 			failf(c.line, "%s fired %d times, want %d", name, have, want)
 		}
 	}

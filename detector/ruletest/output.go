@@ -54,7 +54,7 @@ func safeLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-func (g *Gap) text() string {
+func (g Gap) text() string {
 	return fmt.Sprintf("no test of rule %s covers: %s", g.Rule, strings.Join(g.Missing, ", "))
 }
 
@@ -66,8 +66,7 @@ func (r *Results) WriteText(w io.Writer) error {
 			fmt.Fprintf(&b, "%s:%d: %s: at %v: %s\n", safe(t.File), f.Line, safe(t.Name), f.At, safeLines(f.Text))
 		}
 	}
-	for i := range r.Gaps {
-		g := &r.Gaps[i]
+	for _, g := range r.Gaps {
 		fmt.Fprintf(&b, "%s:%d: %s\n", safe(g.File), g.Line, g.text())
 	}
 	fmt.Fprintf(&b, "%d tests, %d failed", len(r.Tests), r.failedTests())
@@ -105,8 +104,7 @@ func (r *Results) WriteTAP(w io.Writer) error {
 		}
 		b.WriteString("  ...\n")
 	}
-	for i := range r.Gaps {
-		g := &r.Gaps[i]
+	for i, g := range r.Gaps {
 		text := escape.Replace(safe(fmt.Sprintf("%s:%d: %s", g.File, g.Line, g.text())))
 		if r.Strict {
 			fmt.Fprintf(&b, "not ok %d - %s\n", len(r.Tests)+i+1, text)
@@ -178,8 +176,7 @@ func (r *Results) WriteJUnit(w io.Writer) error {
 	}
 	if len(r.Gaps) > 0 {
 		s := junitSuite{Name: "coverage"}
-		for i := range r.Gaps {
-			g := &r.Gaps[i]
+		for _, g := range r.Gaps {
 			c := junitCase{Name: g.Rule, Class: "coverage", File: safe(g.File), Line: g.Line}
 			m := junitMessage{Message: g.text(), Text: fmt.Sprintf("%s:%d: %s", safe(g.File), g.Line, g.text())}
 			if r.Strict {

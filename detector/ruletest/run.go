@@ -97,9 +97,7 @@ type run struct {
 	*test
 	rules    *detector.RuleSet
 	engine   *detector.Engine
-	fired    map[string]int // Firing transitions by rule
-	resolved map[string]bool
-	refired  map[string]bool
+	shown    map[string]coverage // by rule, as far as transitions show it
 	kinds    map[event.Kind]bool // kinds of the events so far
 	matched  map[string]bool     // names of the patterns that matched
 	failures []Failure
@@ -107,9 +105,8 @@ type run struct {
 }
 
 func newRun(t *test, rules *detector.RuleSet) *run {
-	return &run{test: t, rules: rules, engine: detector.NewEngine(rules), fired: make(map[string]int),
-		resolved: make(map[string]bool), refired: make(map[string]bool), kinds: make(map[event.Kind]bool),
-		matched: make(map[string]bool)}
+	return &run{test: t, rules: rules, engine: detector.NewEngine(rules), shown: make(map[string]coverage),
+		kinds: make(map[event.Kind]bool), matched: make(map[string]bool)}
 }
 
 func (r *run) run() []Failure {
@@ -206,13 +203,15 @@ func (r *run) note(ts []problem.Transition) {
 		if t.Problem == nil {
 			continue
 		}
-		switch name := t.Problem.Rule; t.Problem.State {
+		c := r.shown[t.Problem.Rule]
+		switch t.Problem.State {
 		case problem.Firing:
-			r.fired[name]++
-			r.refired[name] = r.refired[name] || r.resolved[name]
+			c.fired++
+			c.refires = c.refires || c.clears
 		case problem.Resolved:
-			r.resolved[name] = true
+			c.clears = true
 		}
+		r.shown[t.Problem.Rule] = c
 	}
 }
 
@@ -225,14 +224,56 @@ func (r *run) noteMatches() {
 
 func (r *run) cover(all map[string]coverage) {
 	for _, rule := range r.rules.Rules() {
-		c := all[rule.Name]
-		c.fires = c.fires || r.fired[rule.Name] > 0
-		c.clears = c.clears || r.resolved[rule.Name]
-		c.refires = c.refires || r.refired[rule.Name]
+		c, own := all[rule.Name], r.shown[rule.Name]
+		c.fired += own.fired
+		c.clears = c.clears || own.clears
+		c.refires = c.refires || own.refires
 		came := slices.ContainsFunc(rule.Events, func(k event.Kind) bool { return r.kinds[k] })
-		c.holds = c.holds || came && r.fired[rule.Name] == 0
+		c.holds = c.holds || came && own.fired == 0
 		c.matches = c.matches || r.matched[rule.PatternName()]
 		c.clearMatches = c.clearMatches || r.matched[rule.ClearPatternName()]
 		all[rule.Name] = c
 	}
+}
+
+// coverage is the behavior of a rule that the tests have exercised.
+type coverage struct {
+	fired   int  // how often it fired
+	holds   bool // in some test, events of its kinds came and it did not fire
+	clears  bool // it resolved
+	refires bool // it fired again after it resolved, in one test
+	// Log rules: a line matched the pattern or the clearPattern. holds then means that
+	// in some test a log line came and the rule did not fire.
+	matches, clearMatches bool
+}
+
+// missing returns the behavior that the tests have not exercised. It omits what the rule
+// can't do: a rule without a filter fires on every event of its kinds, and a latched
+// problem never clears.
+func (c coverage) missing(r *detector.Rule) []string {
+	var out []string
+	for _, m := range []struct {
+		shown bool
+		what  string
+	}{
+		{c.fired > 0, "fires"},
+		{c.holds || r.When == "" && r.Threshold.Count == 0 && r.For == 0 && r.Pattern == "", "does not fire"},
+		{c.clears || r.Latched, "clears"},
+		{c.refires || r.Latched, "flaps"},
+		{c.matches || r.Pattern == "", "pattern matches"},
+		{c.clearMatches || r.ClearPattern == "", "clearPattern matches"},
+	} {
+		if !m.shown {
+			out = append(out, m.what)
+		}
+	}
+	return out
+}
+
+// Gap is a rule that the tests don't cover completely.
+type Gap struct {
+	Rule    string
+	File    string // of the rule
+	Line    int
+	Missing []string // fires, does not fire, clears, flaps, pattern matches, clearPattern matches
 }
