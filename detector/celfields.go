@@ -37,7 +37,7 @@ func (c *compiler) withGroups(groups []string) (*compiler, error) {
 	if v := c.variants[key]; v != nil {
 		return v, nil
 	}
-	v := &compiler{env: c.env, match: make(map[string]*event.Field, len(groups)), groups: true}
+	v := &compiler{env: c.env, match: make(map[string]*event.Field, len(groups))}
 	var opts []cel.EnvOption
 	for _, g := range groups {
 		v.match[matchPrefix+g] = &event.Field{Name: matchPrefix + g, Type: event.TypeString, Kinds: []event.Kind{event.Log}, Doc: "a group of the pattern",
@@ -68,7 +68,7 @@ func (c *compiler) unknownField(name string) string {
 	near := fieldNames()
 	if strings.HasPrefix(name, matchPrefix) {
 		switch near = slices.Sorted(maps.Keys(c.match)); {
-		case !c.groups:
+		case c.match == nil:
 			return "unknown field " + strconv.Quote(name) + ": only the named groups of a rule's pattern are match fields"
 		case len(near) == 0:
 			return "unknown field " + strconv.Quote(name) + ": the pattern has no named groups, such as (?P<device>\\w+)"

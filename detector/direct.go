@@ -22,16 +22,25 @@ import (
 // the same as CEL (ADR 28). For other forms both functions are nil.
 type direct struct {
 	truth func(*event.Event) bool                 // of a boolean expression
-	text  func(e *event.Event, dst []byte) []byte // of a text expression: appends the text to dst
+	text  func(e *event.Event, dst []byte) []byte // of a text expression, or a field of any type: appends the text to dst
 }
 
 // newDirect returns the direct form of a checked expression.
 func newDirect(c *compiler, a *ast.AST) direct {
+	var d direct
 	of := directCompiler{c}
 	if a.GetType(a.Expr().ID()).IsExactType(types.BoolType) {
-		return direct{truth: of.truth(a.Expr())}
+		d.truth = of.truth(a.Expr())
+	} else {
+		d.text = of.append(a.Expr())
 	}
-	return direct{text: of.append(a.Expr())}
+	if f := c.fieldOf(a.Expr()); f != nil {
+		d.text = func(ev *event.Event, dst []byte) []byte {
+			v := f.Read(ev)
+			return v.Append(dst, f.Type)
+		}
+	}
+	return d
 }
 
 // directCompiler compiles parts of an expression. Each method returns nil if the part has

@@ -22,7 +22,6 @@ type expr struct {
 	program  cel.Program
 	direct   direct
 	fields   []*event.Field // fields it reads, in order of first use
-	bare     *event.Field   // set if the expression is just a field
 	out      *cel.Type
 	compared map[string][]literal // literals, by the field that they are compared with
 }
@@ -42,9 +41,8 @@ type exprError struct {
 // compiler holds the environment and compiles expressions in it.
 type compiler struct {
 	env      *cel.Env
-	match    map[string]*event.Field // match.<group>: the named groups of the rule's pattern
+	match    map[string]*event.Field // match.<group>: the named groups of the rule's pattern; nil: it has no pattern
 	variants map[string]*compiler    // by the names of the groups
-	groups   bool                    // this is a variant: the rule has a pattern
 }
 
 func newCompiler() (*compiler, error) {
@@ -133,9 +131,6 @@ func lineOffsets(s string) []int {
 
 // inspect notes which fields the expression reads and with which literals it compares them.
 func (x *expr) inspect(c *compiler, a *ast.AST) {
-	if f := c.fieldOf(a.Expr()); f != nil {
-		x.bare = f
-	}
 	seen := make(map[*event.Field]bool)
 	compared := func(field, with ast.Expr) {
 		s, ok := literalOf[types.String](with)

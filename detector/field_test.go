@@ -55,7 +55,7 @@ func TestFieldsInCEL(t *testing.T) {
 			t.Errorf("%s: %v", f.Name, errs)
 			continue
 		}
-		if x.bare != f || !x.out.IsExactType(celType(f.Type)) {
+		if len(x.fields) != 1 || x.fields[0] != f || x.direct.text == nil || !x.out.IsExactType(celType(f.Type)) {
 			t.Errorf("%s: compiled as %v", f.Name, cel.FormatCELType(x.out))
 		}
 		for name, ev := range map[string]*event.Event{"full": full(), "empty": {}} {

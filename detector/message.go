@@ -125,9 +125,6 @@ func (m *message) render(a *activation, buf []byte) (s string, scratch []byte, f
 		switch {
 		case p.x == nil:
 			buf = append(buf, p.literal...)
-		case p.x.bare != nil:
-			v := p.x.bare.Read(a.ev)
-			buf = v.Append(buf, p.x.bare.Type)
 		case p.x.direct.text != nil:
 			buf = p.x.direct.text(a.ev, buf)
 		default:

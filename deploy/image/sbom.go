@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"path"
 	"slices"
 	"strings"
@@ -12,6 +10,7 @@ import (
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 	"github.com/google/uuid"
+	"github.com/opencontainers/go-digest"
 	"github.com/package-url/packageurl-go"
 )
 
@@ -115,6 +114,5 @@ func found(ids []string) *cdx.Licenses {
 }
 
 func hashes(content []byte) *[]cdx.Hash {
-	sum := sha256.Sum256(content)
-	return &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}}
+	return &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: digest.FromBytes(content).Encoded()}}
 }

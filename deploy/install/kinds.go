@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kernosis/kernosis/collector/display"
@@ -301,7 +302,7 @@ func nudge(ctx context.Context, api dynamic.ResourceInterface, name string, at t
 	if apierrors.IsForbidden(err) {
 		return nil
 	}
-	return ignoreNotFound(err)
+	return client.IgnoreNotFound(err)
 }
 
 // free removes our finalizers from objects that are being deleted, and returns those held by other
@@ -330,7 +331,7 @@ func free(ctx context.Context, objects metadata.Getter) (held []string, err erro
 		return page.Continue, nil
 	})
 	// NotFound: the kind is no longer served, so it has just been deleted.
-	return held, ignoreNotFound(err)
+	return held, client.IgnoreNotFound(err)
 }
 
 // setFinalizers writes an object's finalizers unless the object has changed since it was read; the
@@ -348,5 +349,5 @@ func setFinalizers(ctx context.Context, objects metadata.Getter, m *metav1.Objec
 	if apierrors.IsConflict(err) {
 		return nil
 	}
-	return ignoreNotFound(err)
+	return client.IgnoreNotFound(err)
 }

@@ -163,7 +163,7 @@ func (u *uninstall) removeConditions(ctx context.Context, t *task) error {
 	}
 	err = retry(ctx, func(ctx context.Context) error {
 		_, err := u.client.CoreV1().Nodes().Patch(ctx, t.name, types.StrategicMergePatchType, body, metav1.PatchOptions{FieldManager: uninstaller}, "status")
-		return ignoreNotFound(err)
+		return client.IgnoreNotFound(err)
 	})
 	if err != nil {
 		return err
@@ -186,7 +186,7 @@ func (u *uninstall) takeBack(ctx context.Context, t *task) error {
 	err := retry(ctx, func(ctx context.Context) error {
 		n, err := u.client.CoreV1().Nodes().Get(ctx, t.name, metav1.GetOptions{})
 		if err != nil {
-			return ignoreNotFound(err)
+			return client.IgnoreNotFound(err)
 		}
 		before := n.DeepCopy()
 		did, changed, err := policy.UndoEach(n, func(policy.Act) bool { return true })
@@ -200,7 +200,7 @@ func (u *uninstall) takeBack(ctx context.Context, t *task) error {
 			}
 			// Conditional on the version read: somebody may write the Node meanwhile.
 			if _, err = u.client.CoreV1().Nodes().Patch(ctx, t.name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: uninstaller}); err != nil {
-				return ignoreNotFound(err)
+				return client.IgnoreNotFound(err)
 			}
 			undone = append(undone, did...)
 		}
@@ -218,7 +218,7 @@ func (u *uninstall) takeBack(ctx context.Context, t *task) error {
 func (u *uninstall) deleteLease(ctx context.Context, l *leaseOf) error {
 	o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &l.uid}}
 	err := retry(ctx, func(ctx context.Context) error {
-		err := ignoreNotFound(u.client.CoordinationV1().Leases(u.Namespace).Delete(ctx, l.name, o))
+		err := client.IgnoreNotFound(u.client.CoordinationV1().Leases(u.Namespace).Delete(ctx, l.name, o))
 		if apierrors.IsConflict(err) {
 			return nil // a new object of the same name: the next pass handles it
 		}

@@ -63,14 +63,6 @@ func definite(err error) bool {
 		apierrors.IsUnsupportedMediaType(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsResourceExpired(err)
 }
 
-// ignoreNotFound returns nil for a NotFound error, and other errors unchanged.
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
-}
-
 // every calls f at once and then at each interval until it is done, fails, or ctx ends. If ctx
 // ends, it returns f's last error or, if there is none, an error with the text of why, which
 // describes what was awaited.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/collector/display"
 )
@@ -39,7 +40,7 @@ func (w *workload[W]) stop(ctx context.Context, u *uninstall) (found bool, err e
 		known, err = w.api.Get(ctx, w.name, metav1.GetOptions{})
 		return err
 	})
-	if ignoreNotFound(err) != nil {
+	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("%s: %w", what, err)
 	}
 	pods, there := w.pods, err == nil
@@ -52,7 +53,7 @@ func (w *workload[W]) stop(ctx context.Context, u *uninstall) (found bool, err e
 			if apierrors.IsConflict(err) {
 				return &permanentError{fmt.Errorf("it was recreated meanwhile: %w", err)}
 			}
-			return ignoreNotFound(err)
+			return client.IgnoreNotFound(err)
 		})
 		if err != nil {
 			return false, fmt.Errorf("%s: %w", what, err)
@@ -142,7 +143,7 @@ func (u *uninstall) ready(ctx context.Context, name string) (is bool, err error)
 	err = retry(ctx, func(ctx context.Context) error {
 		n, err := u.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return ignoreNotFound(err)
+			return client.IgnoreNotFound(err)
 		}
 		is = slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue

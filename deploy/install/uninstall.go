@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/controller/start"
@@ -190,7 +191,7 @@ func (u *uninstall) forget(ctx context.Context) error {
 		switch err := retry(ctx, o.delete); {
 		case err == nil:
 			u.Say(o.what + " is deleted")
-		case ignoreNotFound(err) != nil:
+		case client.IgnoreNotFound(err) != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", o.what, err))
 		}
 	}

@@ -76,7 +76,7 @@ type graph struct {
 	mappings    []any
 	stack       bool
 	links       []dataLink
-	names       map[string]string // of a table's columns; "" hides one
+	names       map[string]string // of a table's columns
 	hidden      []string          // columns that are used only by links
 	value       string            // name of a table's value column; empty to hide it
 }

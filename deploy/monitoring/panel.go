@@ -59,11 +59,7 @@ func (g *graph) panel() object {
 func (g *graph) columns() (transformations, overrides []object) {
 	exclude, rename := object{"Time": true}, object{}
 	for name, as := range g.names {
-		if as != "" {
-			rename[name] = as
-		} else {
-			exclude[name] = true
-		}
+		rename[name] = as
 	}
 	if g.value == "" {
 		exclude["Value"] = true

@@ -259,13 +259,9 @@ func (r *reader) rule(conditions []Condition) Rule {
 			out.Condition = ""
 		}
 	case permanent:
-		known := false
-		for _, c := range conditions {
-			known = known || c.Type == out.Condition
-		}
 		if out.Condition == "" {
 			r.errorf("condition", "is missing: a permanent problem needs one")
-		} else if !known {
+		} else if !slices.ContainsFunc(conditions, func(c Condition) bool { return c.Type == out.Condition }) {
 			r.errorf("condition", "condition %s has no default under conditions", shown(out.Condition))
 		}
 	default:
