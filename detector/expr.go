@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common"
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
@@ -61,13 +62,11 @@ func (c *compiler) compile(source string) (*expr, []exprError) {
 	checked, issues := c.env.Compile(source)
 	if issues.Err() != nil {
 		var out []exprError
-		lines := lineOffsets(source)
+		text := common.NewTextSource(source)
 		for _, e := range issues.Errors() {
-			offset := 0
-			if l := e.Location.Line(); l >= 1 && l <= len(lines) {
-				offset = lines[l-1] + e.Location.Column()
-			}
-			out = append(out, exprError{max(offset, 0), c.explain(source, max(offset, 0), e.Message)})
+			at, _ := text.LocationOffset(e.Location)
+			offset := max(int(at), 0)
+			out = append(out, exprError{offset, c.explain(source, offset, e.Message)})
 		}
 		return nil, out
 	}
@@ -114,19 +113,6 @@ func (c *compiler) explain(source string, offset int, msg string) string {
 		return msg
 	}
 	return c.unknownField(name)
-}
-
-// lineOffsets returns the offset in characters at which each line starts.
-func lineOffsets(s string) []int {
-	out := []int{0}
-	n := 0
-	for _, r := range s {
-		n++
-		if r == '\n' {
-			out = append(out, n)
-		}
-	}
-	return out
 }
 
 // inspect notes which fields the expression reads and with which literals it compares them.

@@ -201,10 +201,9 @@ func words(tree *syntax.Regexp) []string {
 	}
 	walk(tree)
 	var out []string
+	word := regexp.MustCompile(`[\w.-]+`)
 	for _, text := range texts {
-		for _, w := range strings.FieldsFunc(text, func(c rune) bool {
-			return !(c == '_' || c == '-' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z')
-		}) {
+		for _, w := range word.FindAllString(text, -1) {
 			if w = strings.Trim(w, ".-"); len(w) >= 3 && !slices.Contains(out, w) {
 				out = append(out, w)
 			}

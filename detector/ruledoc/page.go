@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -194,14 +195,8 @@ func doc(page, base string) string {
 
 // plain escapes Markdown and HTML syntax.
 func plain(s string) string {
-	var b strings.Builder
-	for _, c := range display.Safe(strings.Join(strings.Fields(s), " "), detector.MaxMessage) {
-		if strings.ContainsRune("\\`*_{}[]()<>#+-.!|~&", c) && c != '-' && c != '.' {
-			b.WriteByte('\\')
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
+	s = display.Safe(strings.Join(strings.Fields(s), " "), detector.MaxMessage)
+	return regexp.MustCompile("[\\\\`*_{}\\[\\]()<>#+!|~&]").ReplaceAllString(s, `\$0`)
 }
 
 // code returns a one-line text as a Markdown code span.
