@@ -201,7 +201,7 @@ func TestDNSLookupAsksEachServer(t *testing.T) {
 	serveDNS(t, "127.0.0.4:"+port, failing)
 	root := t.TempDir()
 	// An absolute link leads below the root.
-	if err := errors.Join(os.Mkdir(filepath.Join(root, "etc"), 0o755), os.Symlink("/servers", filepath.Join(root, resolvConf)), os.WriteFile(filepath.Join(root, "servers"),
+	if err := errors.Join(os.Mkdir(filepath.Join(root, "etc"), 0o755), os.Symlink("/servers", filepath.Join(root, netprobe.ResolvConf)), os.WriteFile(filepath.Join(root, "servers"),
 		[]byte("# text\nsearch a b\nnameserver 127.0.0.2\n nameserver\t127.0.0.3 \nnameserver 127.0.0.4\nnameserver 127.0.0.5\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
