@@ -124,7 +124,10 @@ func (c *tenantCluster) run(t *testing.T, d *v1alpha1.Diagnosis) *v1alpha1.Diagn
 	var parameters map[string]string
 	pod, err := tenancy.PodOf(found, d.Spec.PodReference)
 	if err == nil {
-		plan, parameters, err = tenancy.Resolve(config, &set, d, pod)
+		parameters, err = tenancy.Resolve(config, &set, d, pod)
+	}
+	if err == nil {
+		plan, err = tenancy.Plan(config, &set, d, parameters)
 	}
 	if err != nil {
 		d.Status.Phase, complete.Reason, complete.Message = v1alpha1.PhaseFailed, v1alpha1.ReasonNotAllowed, err.Error()

@@ -32,12 +32,10 @@ type Want struct {
 	Diagnosis types.UID
 	Node      string
 	Operation string
-	// Effect is the effect of the operation; any but Collect and Check counts as Remediate.
-	Effect   v1alpha1.Effect
-	Digest   v1alpha1.Digest       // of the plan, see [Plan.Digest]
-	Approval *v1alpha1.Approval    // of the Diagnosis; nil: there is none
-	Due      time.Time             // when it was first asked for
-	Problem  v1alpha1.ProblemState // empty: nothing reports whether it lasts
+	Digest    v1alpha1.Digest       // of the plan, see [Plan.Digest]
+	Approval  *v1alpha1.Approval    // of the Diagnosis; nil: there is none
+	Due       time.Time             // when it was first asked for
+	Problem   v1alpha1.ProblemState // empty: nothing reports whether it lasts
 	// Seen is until when the problem is known to last; zero: until now.
 	Seen time.Time
 	// Again means that another Diagnosis has repaired for this problem before, and this one runs
@@ -117,8 +115,6 @@ func (w *Want) lastOf(operation string) *Attempt {
 // Decision if policies decide.
 func decideWithoutPolicy(c *Cluster, w *Want, now time.Time) Decision {
 	switch {
-	case w.Effect == v1alpha1.EffectCollect || w.Effect == v1alpha1.EffectCheck:
-		return Decision{Verb: v1alpha1.RemediationRun, Reason: v1alpha1.ReasonAllowed, Message: w.Operation + " changes nothing"}
 	case c.Node(w.Node) == nil:
 		return withheld(v1alpha1.ReasonNodeNotFound, "there is no node %s", w.Node)
 	case w.Problem == v1alpha1.ProblemGone:

@@ -27,11 +27,9 @@ func TestDecide(t *testing.T) {
 		change func(*situation)
 		want   string // verb reason: message
 	}{
-		"runs":                {func(*situation) {}, "Run Allowed: policy default: Enforce"},
-		"changesNothing":      {func(s *situation) { s.w.Effect, s.p.Spec.Pause = v1alpha1.EffectCheck, true }, "Run Allowed: drain changes nothing"},
-		"noEffectIsRemediate": {func(s *situation) { s.w.Effect, s.p.Spec.Mode = "", "" }, "WouldRun ObserveOnly: policy default: Observe"},
-		"noPolicy":            {func(s *situation) { s.p.Spec.NodeSelector.MatchLabels = map[string]string{"pool": "b"} }, "WouldRun NoPolicy: no RemediationPolicy selects node n03: Observe"},
-		"observeIsDefault":    {func(s *situation) { s.p.Spec.Mode = "" }, "WouldRun ObserveOnly: policy default: Observe"},
+		"runs":             {func(*situation) {}, "Run Allowed: policy default: Enforce"},
+		"noPolicy":         {func(s *situation) { s.p.Spec.NodeSelector.MatchLabels = map[string]string{"pool": "b"} }, "WouldRun NoPolicy: no RemediationPolicy selects node n03: Observe"},
+		"observeIsDefault": {func(s *situation) { s.p.Spec.Mode = "" }, "WouldRun ObserveOnly: policy default: Observe"},
 		"observeTellsWhatEnforceWould": {func(s *situation) { s.p.Spec.Mode, s.p.Spec.Pause = v1alpha1.ModeObserve, true },
 			"WouldRun ObserveOnly: policy default: Observe; Enforce would not make it now: Paused: paused"},
 		"unknownMode": {func(s *situation) { s.p.Spec.Mode = "Try" }, `Withheld Invalid: policy default: mode: "Try": want one of Observe, Approve, Enforce`},

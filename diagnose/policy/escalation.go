@@ -117,20 +117,19 @@ func (p *Policy) unproven(own int, w *Want) Decision {
 
 func times(n int32) string { return display.Count(n, "time") }
 
-// Next returns the operation whose turn it is, given the attempts made for a problem; "" if the
-// escalation is exhausted or empty. While an attempt may still help, it returns "" too, and again
-// says when to ask again, if that is known.
-func (p *Policy) Next(attempts []Attempt, now time.Time) (operation string, again time.Time) {
+// Next returns the operation whose turn it is, given the attempts made for a problem; "" if an
+// attempt may still help, and if the escalation is exhausted or empty.
+func (p *Policy) Next(attempts []Attempt, now time.Time) (operation string) {
 	for i := range p.spec.Escalation {
 		made, underWay := p.countAttempts(i, attempts, now)
 		if underWay != nil {
-			return "", p.until(underWay)
+			return ""
 		}
 		if made < int(p.spec.Escalation[i].Attempts) {
-			return p.spec.Escalation[i].Operation, time.Time{}
+			return p.spec.Escalation[i].Operation
 		}
 	}
-	return "", time.Time{}
+	return ""
 }
 
 // escalates reports whether a repair continues from one that ended without helping: it is the same

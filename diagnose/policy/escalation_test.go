@@ -32,7 +32,7 @@ func TestEscalationInOrder(t *testing.T) {
 	var done []string
 	for n := 0; ; n++ {
 		p := policy.New(obj)
-		due, _ := p.Next(attempts, now)
+		due := p.Next(attempts, now)
 		for _, operation := range []string{"restart", "cordon", "drain"} {
 			w := want("n01")
 			w.Operation, w.Attempts = operation, attempts
@@ -73,8 +73,8 @@ func TestEscalationWaitsForTheStepBefore(t *testing.T) {
 		d.Message != "policy default: restart, begun 2026-11-21T12:00:00Z, may still help" {
 		t.Errorf("%+v", d)
 	}
-	if op, again := p.Next(w.Attempts, noon); op != "" || !again.Equal(noon.Add(time.Minute)) {
-		t.Errorf("next %q at %s", op, again)
+	if op := p.Next(w.Attempts, noon); op != "" {
+		t.Errorf("next %q", op)
 	}
 	if d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon.Add(time.Minute)); d.Verb != v1alpha1.RemediationRun {
 		t.Errorf("after its time: %+v", d)
@@ -82,7 +82,7 @@ func TestEscalationWaitsForTheStepBefore(t *testing.T) {
 	// While it is being verified, time alone does not make it the next step's turn.
 	w.Attempts[1].State = policy.Verifying
 	d = policy.Decide([]*policy.Policy{p}, nodes(3), w, noon.Add(time.Hour))
-	if op, _ := p.Next(w.Attempts, noon.Add(time.Hour)); d.Verb != v1alpha1.RemediationWait || d.Reason != v1alpha1.ReasonEscalationOrder || !d.Again.IsZero() || op != "" {
+	if op := p.Next(w.Attempts, noon.Add(time.Hour)); d.Verb != v1alpha1.RemediationWait || d.Reason != v1alpha1.ReasonEscalationOrder || !d.Again.IsZero() || op != "" {
 		t.Errorf("%+v, next %q", d, op)
 	}
 	w.Attempts[1].State = policy.Unknown
@@ -158,16 +158,13 @@ func TestEscalationProperties(t *testing.T) {
 			attempts = append(attempts, a)
 		}
 		p := policy.New(escalating())
-		next, again := p.Next(attempts, noon)
+		next := p.Next(attempts, noon)
 		for _, operation := range names[:3] {
 			w := want("n01")
 			w.Operation, w.Attempts = operation, attempts
 			d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon)
 			if (d.Verb == v1alpha1.RemediationRun) != (operation == next) {
 				t.Fatalf("%s, next %q: %+v\n%+v", operation, next, d, attempts)
-			}
-			if operation == "drain" && next == "" && !again.IsZero() && (d.Verb != v1alpha1.RemediationWait || !d.Again.Equal(again)) && d.Reason != v1alpha1.ReasonAttemptsExhausted {
-				t.Fatalf("again %s: %+v\n%+v", again, d, attempts)
 			}
 		}
 	}

@@ -41,7 +41,7 @@ func enforce(maxNodes int32) *v1alpha1.RemediationPolicy {
 }
 
 func want(node string) *policy.Want {
-	return &policy.Want{Diagnosis: "uid-1", Node: node, Operation: "drain", Effect: v1alpha1.EffectRemediate, Digest: "aa", Due: noon, Problem: v1alpha1.ProblemLasts}
+	return &policy.Want{Diagnosis: "uid-1", Node: node, Operation: "drain", Digest: "aa", Due: noon, Problem: v1alpha1.ProblemLasts}
 }
 
 // underRepair adds a repair that began an hour ago.

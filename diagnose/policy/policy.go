@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -44,15 +45,9 @@ func New(p *v1alpha1.RemediationPolicy) *Policy {
 		out.entries[p.Status.Repairs[i].Node] = &p.Status.Repairs[i]
 	}
 	s := &out.spec
-	if s.Mode == "" {
-		s.Mode = v1alpha1.ModeObserve
-	}
-	if s.PauseWhenUnhealthyPercent == 0 {
-		s.PauseWhenUnhealthyPercent = defaultUnhealthyPercent
-	}
-	if s.VerifyWithin.Duration == 0 {
-		s.VerifyWithin.Duration = defaultVerifyWithin
-	}
+	s.Mode = cmp.Or(s.Mode, v1alpha1.ModeObserve)
+	s.PauseWhenUnhealthyPercent = cmp.Or(s.PauseWhenUnhealthyPercent, defaultUnhealthyPercent)
+	s.VerifyWithin.Duration = cmp.Or(s.VerifyWithin.Duration, defaultVerifyWithin)
 	s.Escalation = slices.SortedFunc(slices.Values(s.Escalation), func(a, b v1alpha1.EscalationStep) int { return int(a.Order - b.Order) })
 	for i := range s.Escalation {
 		s.Escalation[i].Attempts = max(s.Escalation[i].Attempts, 1)
@@ -96,8 +91,6 @@ func (p *Policy) VerifyWithin(operation string) time.Duration {
 	}
 	return p.spec.VerifyWithin.Duration
 }
-
-func (p *Policy) cooldown() time.Duration { return cooldown(&p.spec) }
 
 func cooldown(s *v1alpha1.RemediationPolicySpec) time.Duration {
 	if s.CooldownPerNode == nil {

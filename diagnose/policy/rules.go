@@ -180,7 +180,7 @@ func (p *Policy) full(c *Cluster, now time.Time) Decision {
 	}
 	known, n := c.names(), 0
 	for node, r := range p.entries {
-		if r.EndTime == nil || known[node] && now.Before(r.EndTime.Add(p.cooldown())) {
+		if r.EndTime == nil || known[node] && now.Before(r.EndTime.Add(cooldown(&p.spec))) {
 			n++
 		}
 	}
@@ -223,10 +223,10 @@ func (p *Policy) busy(w *Want, now time.Time) Decision {
 		return wait(v1alpha1.ReasonNodeUnderRepair,
 			"%s by diagnosis %s is under way on node %s since %s", r.Operation, r.Diagnosis, r.Node, stamp(r.StartTime.Time))
 	}
-	if until := r.EndTime.Add(p.cooldown()); now.Before(until) {
+	if until := r.EndTime.Add(cooldown(&p.spec)); now.Before(until) {
 		return waitUntil(until, v1alpha1.ReasonCooldown,
 			"node %s had %s, which ended %s; cooldown %s, until %s",
-			r.Node, cmp.Or(r.Operation, "a repair"), stamp(r.EndTime.Time), p.cooldown(), stamp(until))
+			r.Node, cmp.Or(r.Operation, "a repair"), stamp(r.EndTime.Time), cooldown(&p.spec), stamp(until))
 	}
 	return Decision{}
 }

@@ -29,7 +29,7 @@ func TestWhichOperationsATenantMayRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, s := read(t, c.set, catalog.All(operation.Host{}))
-			_, _, resolved := tenancy.Resolve(config, s, diagnosis(nil), web())
+			_, resolved := tenancy.Resolve(config, s, diagnosis(nil), web())
 			for _, err := range []error{tenancy.Check(config, s, diagnosis(nil)), resolved} {
 				if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
 					t.Errorf("%v, want %s", err, c.want)
@@ -60,7 +60,7 @@ func TestWhatATenantsDiagnosisMayBeAbout(t *testing.T) {
 	} {
 		d := diagnosis(nil)
 		tc.change(d)
-		_, _, err := tenancy.Resolve(c, s, d, web())
+		_, err := tenancy.Resolve(c, s, d, web())
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: %v, want %s", name, err, tc.want)
 		}

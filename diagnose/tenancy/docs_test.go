@@ -24,7 +24,7 @@ func TestDocs(t *testing.T) {
 	_, example, _ := strings.Cut(string(doc), "```yaml\n")
 	example, _, ok := strings.Cut(example, "```")
 	c, s := read(t, example, catalog.All(operation.Host{}))
-	if _, _, err := tenancy.Resolve(c, s, diagnosis(map[string]string{"window": "10s"}), web()); !ok || err != nil {
+	if _, err := tenancy.Resolve(c, s, diagnosis(map[string]string{"window": "10s"}), web()); !ok || err != nil {
 		t.Errorf("the example: %v", err)
 	}
 	tests := map[string]bool{}

@@ -10,10 +10,9 @@ import (
 	"github.com/kernosis/kernosis/diagnose/resolve"
 )
 
-// Resolve is [resolve.Set] for a tenant's Diagnosis about a pod: the returned plan can examine
-// nothing else. It also returns the parameters to run the Diagnosis with. The error is [Refusals]
-// with all reasons, or that of [resolve.Set].
-func Resolve(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis, pod Pod) (*resolve.Plan, map[string]string, error) {
+// Resolve returns the parameters to run a tenant's Diagnosis about a pod with: its [Plan] can examine
+// nothing else. The error is [Refusals] with all reasons, or that of [Plan].
+func Resolve(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis, pod Pod) (map[string]string, error) {
 	var r Refusals
 	r.target(d)
 	r.operations(&c, set)
@@ -23,13 +22,13 @@ func Resolve(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis
 		r = append(r, wrong...)
 	}
 	if err := r.err(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	plan, err := Plan(c, set, d, parameters)
-	return plan, parameters, err
+	_, err = Plan(c, set, d, parameters)
+	return parameters, err
 }
 
-// Plan is the part of [Resolve] that needs no pod. parameters must come from [Parameters], perhaps
+// Plan is [resolve.Set] for a tenant's Diagnosis. parameters must come from [Parameters], perhaps
 // from an earlier call: a run that is resumed after a restart keeps the parameters that it began
 // with.
 func Plan(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis, parameters map[string]string) (*resolve.Plan, error) {

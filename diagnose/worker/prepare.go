@@ -206,7 +206,7 @@ func (w *Worker) tenantParameters(ctx context.Context, d *v1alpha1.Diagnosis) (m
 	case err != nil:
 		return nil, v1alpha1.ReasonNotAllowed, err
 	}
-	_, parameters, err := tenancy.Resolve(w.resolver(known), set, d, pod)
+	parameters, err := tenancy.Resolve(w.resolver(known), set, d, pod)
 	if err != nil {
 		return nil, reasonOf(err), err
 	}

@@ -95,7 +95,7 @@ func (l *look) waits(w *policy.Want, again time.Time) {
 // wantedRepair returns the repair as input for policies.
 func (l *look) wantedRepair(ctx context.Context, u *due, had *v1alpha1.Remediation) (*policy.Want, error) {
 	w := &policy.Want{
-		Diagnosis: l.d.UID, Node: l.d.Spec.NodeName, Operation: u.operation, Effect: v1alpha1.EffectRemediate,
+		Diagnosis: l.d.UID, Node: l.d.Spec.NodeName, Operation: u.operation,
 		Digest: u.digest, Approval: l.d.Spec.Approval, Due: l.now, Later: u.later,
 	}
 	_, _, w.Again = followed(l.d)

@@ -185,7 +185,7 @@ func (l *look) tryAgain(ctx context.Context, v *view, last *made) error {
 		if !p.Selects(n) || !p.Orders(last.operation) {
 			continue
 		}
-		next, _ := p.Next(attempts, l.now)
+		next := p.Next(attempts, l.now)
 		follows := next == last.operation
 		if next != "" && !follows && l.stopped(last) {
 			if follows, err = l.leadsTo(ctx, last.id, next); err != nil {
