@@ -69,7 +69,7 @@ func TestAnOperationsFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = open(t, config)
-	if st := s.Stats(); st.Bytes != 5+8+15 || st.Artifacts != 3 || st.Partial != 1 {
+	if st := s.Stats(); st.Bytes != 5+8+15 || whole(s) != 3 || st.Partial != 1 {
 		t.Errorf("%+v", st)
 	}
 	if b, a := read(t, s, "d1", "1-a.txt"); string(b) != "hello" || a.Path(dir, "d1") != filepath.Join(storage, "db/dumps/d1/1-a.txt") {

@@ -88,11 +88,9 @@ func (a *Artifact) Path(dir, id string) string {
 	return filepath.Join(cmp.Or(a.Folder, dir), id, a.Name)
 }
 
-// Stats are the content of a store, and counters since it was opened.
+// Stats are the size of a store, and counters since it was opened.
 type Stats struct {
-	Bytes     int64 // on disk, including files being written
-	Diagnoses int
-	Artifacts int // complete ones
+	Bytes int64 // on disk, including files being written
 
 	Evicted   uint64 // artifacts evicted to make room
 	Truncated uint64 // artifacts cut because they did not fit
@@ -164,12 +162,7 @@ func (s *Store) change(f func()) {
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := s.stats
-	for _, d := range s.diagnoses {
-		st.Diagnoses++
-		st.Artifacts += len(d.artifacts)
-	}
-	return st
+	return s.stats
 }
 
 // reserve reserves n bytes for a file, or fewer if there is no room. It evicts artifacts to make

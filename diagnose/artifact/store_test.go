@@ -47,6 +47,14 @@ func diagnoses(s *Store) []string {
 	})
 }
 
+// whole returns the number of complete artifacts.
+func whole(s *Store) (n int) {
+	for _, d := range s.diagnoses {
+		n += len(d.artifacts)
+	}
+	return n
+}
+
 func begin(t *testing.T, s *Store, id string) *Run {
 	t.Helper()
 	r, err := s.Begin(id)
@@ -155,7 +163,7 @@ func TestArtifacts(t *testing.T) {
 	if d := cmp.Diff(before, s.List("d1")); d != "" {
 		t.Error(d)
 	}
-	if st := s.Stats(); st != (Stats{Bytes: 300_000, Diagnoses: 1, Artifacts: 2}) {
+	if st := s.Stats(); st != (Stats{Bytes: 300_000}) {
 		t.Errorf("%+v", st)
 	}
 	if err := errors.Join(s.Remove("d1"), s.Remove("d1"), s.Remove("none")); err != nil {
@@ -271,7 +279,7 @@ func TestBudget(t *testing.T) {
 	if a := s.List("run"); len(a) != 2 || a[1].Size != 500 || !a[1].Truncated || a[1].SHA256 != sum(make([]byte, 500)) {
 		t.Errorf("%+v", a)
 	}
-	if st := s.Stats(); st != (Stats{Bytes: 1000, Diagnoses: 1, Artifacts: 2, Evicted: 4, Truncated: 1}) {
+	if st := s.Stats(); st != (Stats{Bytes: 1000, Evicted: 4, Truncated: 1}) {
 		t.Errorf("%+v", st)
 	}
 	// Once it has ended, its artifacts can be evicted.
@@ -350,7 +358,7 @@ func TestLowerBudget(t *testing.T) {
 	if got := diagnoses(s); !slices.Equal(got, []string{"3", "4"}) {
 		t.Errorf("%v", got)
 	}
-	if st := s.Stats(); st != (Stats{Bytes: 200, Diagnoses: 2, Artifacts: 2, Evicted: 3}) {
+	if st := s.Stats(); st != (Stats{Bytes: 200, Evicted: 3}) {
 		t.Errorf("%+v", st)
 	}
 }
@@ -434,8 +442,8 @@ func TestConcurrently(t *testing.T) {
 	if st.Bytes != onDisk || st.Bytes > budget || st.Evicted == 0 {
 		t.Errorf("%d bytes on disk, %+v", onDisk, st)
 	}
-	again := open(t, Config{Dir: dir, Budget: budget}).Stats()
-	if again.Bytes != st.Bytes || again.Artifacts != st.Artifacts || again.Partial != 0 {
+	reopened := open(t, Config{Dir: dir, Budget: budget})
+	if again := reopened.Stats(); again.Bytes != st.Bytes || whole(reopened) != whole(s) || again.Partial != 0 {
 		t.Errorf("%+v, before %+v", again, st)
 	}
 }

@@ -99,16 +99,12 @@ var ErrArtifactBudget = errors.New("artifact disk budget is used up")
 
 // Host gives built-ins access to the node.
 type Host struct {
-	FS      hostfs.FS       // the node's /proc, /sys and files
-	Symbols *hostfs.Symbols // the kernel's
-	Pods    Pods            // the node's; nil: unknown
+	FS   hostfs.FS // the node's /proc, /sys and files
+	Pods Pods      // the node's; nil: unknown
 }
 
 // HostAt returns the machine whose root folder is dir. pods may be nil if they are unknown.
-func HostAt(dir string, pods Pods) Host {
-	root := hostfs.New(dir)
-	return Host{FS: root, Symbols: hostfs.NewSymbols(root), Pods: pods}
-}
+func HostAt(dir string, pods Pods) Host { return Host{FS: hostfs.New(dir), Pods: pods} }
 
 // Pods returns the pods of this node, from the API server or kubelet. Its methods may be called by
 // several goroutines at once; the caller owns what they return.

@@ -44,18 +44,10 @@ func (i *input) gives(name string) bool {
 // name that no operation takes, an invalid value, or a required parameter that neither the
 // diagnosis nor a dependence supplies.
 func (p *Plan) CheckParameters(given map[string]string) error {
-	known := map[string]bool{}
-	all := false
-	for id := 1; id < len(p.inputs); id++ {
-		all = all || p.inputs[id].all
-		for _, name := range p.inputs[id].takes() {
-			known[name] = true
-		}
-	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if !known[name] && !all {
-			errs = append(errs, fmt.Errorf("parameter %.80q: no operation of the graph has it%s", name, document.Suggest(name, slices.Sorted(maps.Keys(known)))))
+		if !p.Takes(name) {
+			errs = append(errs, fmt.Errorf("parameter %.80q: no operation of the graph has it%s", name, document.Suggest(name, p.Parameters())))
 		}
 	}
 	reported := map[string]bool{}

@@ -58,9 +58,7 @@ func (r *Runner) attempt(ctx context.Context, s *Step, in func() *Inputs) (out o
 		Multiplier: 2, RandomizationFactor: 0.1,
 	}
 	_, waited := backoff.Retry(ctx, func() (struct{}, error) {
-		if tries++; tries > 1 {
-			r.count(func(st *Stats) { st.Retries++ })
-		}
+		tries++
 		out, err = r.once(ctx, s, in())
 		if err != nil && !worthRetrying(err) {
 			return struct{}{}, backoff.Permanent(err)

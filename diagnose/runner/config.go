@@ -69,12 +69,10 @@ type Runner struct {
 // Stats counts what a [Runner] has done since it was made.
 type Stats struct {
 	Operations map[string]uint64 // completed node runs, by state
-	Retries    uint64
-	Resumed    uint64 // runs resumed from a checkpoint
-	Unsaved    uint64 // checkpoints that could not be written
-	Corrupt    uint64 // checkpoints that could not be read
-	Abandoned  uint64 // operations abandoned so far
-	Hanging    int64  // abandoned operations that are still running
+	Unsaved    uint64            // checkpoints that could not be written
+	Corrupt    uint64            // checkpoints that could not be read
+	Abandoned  uint64            // operations abandoned so far
+	Hanging    int64             // abandoned operations that are still running
 }
 
 // New returns a Runner.

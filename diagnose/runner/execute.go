@@ -138,7 +138,6 @@ func (e *execution) resume(cp *checkpoint, want plan) error {
 	if cp.Final != nil {
 		return nil
 	}
-	e.r.count(func(s *Stats) { s.Resumed++ })
 	if !e.interruptedRepair() && !same {
 		e.finish(v1alpha1.PhaseFailed, v1alpha1.ReasonOperationSetChanged, "the graph, an operation's effect or the parameters have changed since the run began")
 	}
@@ -206,7 +205,7 @@ func (e *execution) mayRepair() bool {
 
 // loop runs one node after the other.
 func (e *execution) loop(ctx context.Context) error {
-	for e.cp.Final == nil {
+	for e.cp.Final == nil && e.waiting == nil {
 		id, ok := e.run.Next()
 		if !ok {
 			e.finish(ended(e.run.Result()))
@@ -220,12 +219,7 @@ func (e *execution) loop(ctx context.Context) error {
 			e.finish(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelled, oneLine(cancelled.Reason))
 			break
 		}
-		if err := e.node(ctx, id); err != nil {
-			return err
-		}
-		if e.waiting != nil {
-			return nil
-		}
+		e.node(ctx, id)
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// node runs the node id, which is the next one. It returns an error if ctx interrupted it.
-func (e *execution) node(ctx context.Context, id int) error {
+// node runs the node id, which is the next one.
+func (e *execution) node(ctx context.Context, id int) {
 	rec := e.newRecord(id)
 	rec.Start = time.Now()
 	starts := 0
@@ -25,13 +25,13 @@ func (e *execution) node(ctx context.Context, id int) error {
 		rec.State, rec.Reason = v1alpha1.ResultFailed, "Interrupted"
 		rec.Message = fmt.Sprintf("the agent ended %d times while it ran", starts)
 		e.note(rec)
-		return nil
+		return
 	}
 	artifacts, err := e.artifacts.Of(id, e.d.Steps[id].Folder)
 	if err != nil {
 		rec.State, rec.Reason, rec.Message = v1alpha1.ResultFailed, "StorageRefused", oneLine(storageField+": "+err.Error())
 		e.note(rec)
-		return nil
+		return
 	}
 	if e.d.repairs(id) {
 		e.flush() // the gate may take its time
@@ -39,10 +39,10 @@ func (e *execution) node(ctx context.Context, id int) error {
 		case e.r.repairing <- struct{}{}:
 			defer func() { <-e.r.repairing }()
 		case <-ctx.Done():
-			return nil // the loop sees it, and why
+			return // the loop sees it, and why
 		}
 		if !e.allowed(ctx, rec) {
-			return nil
+			return
 		}
 		rec.Start = time.Now() // the wait before does not count as the repair's time
 	}
@@ -51,11 +51,11 @@ func (e *execution) node(ctx context.Context, id int) error {
 	e.save()
 	if e.unsaved != nil && e.d.repairs(id) {
 		e.withhold(rec)
-		return nil
+		return
 	}
 	e.r.c.Fault(StageBegun)
 	e.r.c.Changed(e.report())
-	return e.operate(ctx, rec, artifacts)
+	e.operate(ctx, rec, artifacts)
 }
 
 // withhold records that a repair is not made, because the checkpoint before it could not be
@@ -72,7 +72,7 @@ func (e *execution) newRecord(id int) *Record {
 }
 
 // operate runs the operation and records its outcome.
-func (e *execution) operate(ctx context.Context, rec *Record, artifacts operation.Artifacts) error {
+func (e *execution) operate(ctx context.Context, rec *Record, artifacts operation.Artifacts) {
 	step := &e.d.Steps[rec.ID]
 	began := time.Now()
 	out, tries, err := e.r.attempt(ctx, step, func() *Inputs { return e.inputs(rec.ID, artifacts) })
@@ -82,14 +82,13 @@ func (e *execution) operate(ctx context.Context, rec *Record, artifacts operatio
 		// The operation is not at fault: it runs again, or the run is cancelled.
 		e.cp.Begun, e.running = nil, nil
 		e.save()
-		return nil
+		return
 	}
 	judge(rec, step.Operation.Effect, out, err, ctx.Err() != nil)
 	if step.Folder != "" {
 		e.keep(rec, out, artifacts)
 	}
 	e.note(rec)
-	return nil
 }
 
 // storageField is the API field that configures a step's folder; for messages.

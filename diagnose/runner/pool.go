@@ -36,21 +36,16 @@ type Pool struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at each change
 	queue   []*Diagnosis
-	running map[string]*job
-	tenants map[string]int    // running diagnoses of a tenant
-	turn    map[string]uint64 // by tenant that waits or runs: the turn of its latest start
+	running map[string]context.CancelCauseFunc // by id of the diagnosis
+	tenants map[string]int                     // running diagnoses of a tenant
+	turn    map[string]uint64                  // by tenant that waits or runs: the turn of its latest start
 	turns   uint64
 	closed  bool
 }
 
-type job struct {
-	d      *Diagnosis
-	cancel context.CancelCauseFunc
-}
-
 // NewPool returns a pool that runs nothing until [Pool.Run] is called.
 func NewPool(c PoolConfig) *Pool {
-	return &Pool{c: c, changed: make(chan struct{}), running: map[string]*job{}, tenants: map[string]int{}, turn: map[string]uint64{}}
+	return &Pool{c: c, changed: make(chan struct{}), running: map[string]context.CancelCauseFunc{}, tenants: map[string]int{}, turn: map[string]uint64{}}
 }
 
 // Submit queues a diagnosis. Errors: [ErrClosed], [ErrQueued], [ErrFull].
@@ -76,8 +71,8 @@ func (p *Pool) Submit(d *Diagnosis) error {
 func (p *Pool) Cancel(id, reason string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if j := p.running[id]; j != nil {
-		j.cancel(&Cancelled{reason})
+	if cancel := p.running[id]; cancel != nil {
+		cancel(&Cancelled{reason})
 		return true
 	}
 	i := slices.IndexFunc(p.queue, func(q *Diagnosis) bool { return q.ID == id })
@@ -157,7 +152,7 @@ func (p *Pool) begin(ctx context.Context, d *Diagnosis, workers *sync.WaitGroup)
 		cancel(d.cancelled)
 	}
 	p.queue = slices.DeleteFunc(p.queue, func(q *Diagnosis) bool { return q == d })
-	p.running[d.ID] = &job{d, cancel}
+	p.running[d.ID] = cancel
 	if d.Tenant != "" {
 		p.turns++
 		p.tenants[d.Tenant]++

@@ -59,7 +59,7 @@ func TestInterruptedAtEachNode(t *testing.T) {
 		want(t, rep, v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Succeeded, 5 Succeeded")
 		ran := []int{1, 2, 3, 4, 5}
 		ran = append(ran[:node:node], ran[node-1:]...)
-		if got := fmt.Sprint(s.runs()); got != fmt.Sprint(ran) || r.Stats().Resumed != 1 {
+		if got := fmt.Sprint(s.runs()); got != fmt.Sprint(ran) {
 			t.Errorf("node %d: ran %v, want %v", node, got, ran)
 		}
 	}

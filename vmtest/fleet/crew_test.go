@@ -122,7 +122,7 @@ func newCrewWork(of crewOf) (*crewWork, error) {
 	}
 	if of.Diagnose {
 		root := hostfs.New("/")
-		c.builtins = catalog.All(operation.Host{FS: root, Symbols: hostfs.NewSymbols(root)})
+		c.builtins = catalog.All(operation.Host{FS: root})
 	}
 	return c, nil
 }

@@ -134,7 +134,7 @@ func Refuse(t *testing.T, b operation.Builtin, parameters map[string]string) *op
 // RealHost returns this machine.
 func RealHost() operation.Host {
 	fs := hostfs.New("/")
-	return operation.Host{FS: fs, Symbols: hostfs.NewSymbols(fs)}
+	return operation.Host{FS: fs}
 }
 
 // HostOf creates a node of files, given as path to content; "-> target" creates a link.
@@ -157,7 +157,7 @@ func HostOf(t *testing.T, files map[string]string) operation.Host {
 		}
 	}
 	fs := hostfs.New(root)
-	return operation.Host{FS: fs, Symbols: hostfs.NewSymbols(fs)}
+	return operation.Host{FS: fs}
 }
 
 func NeedRoot(t *testing.T) {

@@ -27,7 +27,7 @@ func (b *bench) agent(node string) {
 	b.Helper()
 	b.agents.stop()
 	root := hostfs.New("/")
-	all := catalog.All(operation.Host{FS: root, Symbols: hostfs.NewSymbols(root)})
+	all := catalog.All(operation.Host{FS: root})
 	log := slog.New(slog.NewTextHandler(b.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	dir := b.TempDir()
 	store, err := kube.New(kube.Config{
