@@ -91,7 +91,8 @@ func (n *names) operationHandler() handler.TypedEventHandler[*v1alpha1.Operation
 		}
 		var out []reconcile.Request
 		for i := range list.Items {
-			if slices.ContainsFunc(list.Items[i].Spec.AdjacencyList, func(node v1alpha1.Node) bool { return node.Operation == o.Name }) {
+			runs := func(node v1alpha1.Node) bool { return node.Operation == o.Name }
+			if slices.ContainsFunc(list.Items[i].Spec.AdjacencyList, runs) {
 				out = append(out, request("", list.Items[i].Name))
 			}
 		}

@@ -25,79 +25,6 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// Add adds the controller to a running manager whose API server serves the kinds of [Served]; see
-// [leader.WhenServed]. Its metrics stay registered until remove is called.
-func Add(m manager.Manager, c Config) (remove func(), err error) {
-	if remove, err = add(m, &c); err != nil {
-		return nil, fmt.Errorf("controller: %w", err)
-	}
-	return remove, nil
-}
-
-func add(m manager.Manager, c *Config) (remove func(), err error) {
-	if err := errors.Join(c.setDefaults(), index(m.GetFieldIndexer())); err != nil {
-		return nil, err
-	}
-	names := &names{client: m.GetClient(), api: m.GetAPIReader(), builtins: c.Builtins}
-	d := &diagnoses{names: names, config: c, agents: newAgents(c.Silent), deleted: newDeleted(), recorder: m.GetEventRecorder(lease.Controller)}
-	kinds := m.GetCache()
-	if err := errors.Join(
-		leader.Reconcile(m, "operationsets", 1, reconcile.Func(names.reconcileSet),
-			source.Kind(kinds, &v1alpha1.OperationSet{}, &handler.TypedEnqueueRequestForObject[*v1alpha1.OperationSet]{}),
-			source.Kind(kinds, &v1alpha1.Operation{}, names.operationHandler())),
-		leader.Reconcile(m, "triggers", 1, reconcile.Func(names.reconcileTrigger),
-			source.Kind(kinds, &v1alpha1.Trigger{}, &handler.TypedEnqueueRequestForObject[*v1alpha1.Trigger]{}),
-			source.Kind(kinds, &v1alpha1.OperationSet{}, names.setHandler())),
-		leader.Reconcile(m, "diagnoses", c.Workers, d,
-			source.Kind(kinds, &v1alpha1.Diagnosis{}, OnChange(d.onDiagnosisChange)),
-			source.Kind(kinds, &corev1.Node{}, OnChange(d.onNodeChange)),
-			source.Kind(kinds, &coordinationv1.Lease{}, OnChange(d.onLeaseChange))),
-		leader.Reconcile(m, "diagnosishistory", 1, reconcile.Func(d.reconcileHistory),
-			source.Kind(kinds, &v1alpha1.Diagnosis{}, OnChange(d.onEndedChange)),
-			source.Kind(kinds, &v1alpha1.Trigger{}, &handler.TypedEnqueueRequestForObject[*v1alpha1.Trigger]{})),
-	); err != nil {
-		return nil, err
-	}
-	own := prometheus.NewRegistry()
-	own.MustRegister(d.deleted, &phases{kinds})
-	return leader.Register(c.Metrics, own)
-}
-
-// Names of the indexes of cached Diagnoses.
-const (
-	indexNode   = "controller/node"   // Diagnoses that have not ended, by spec.nodeName
-	indexParent = "controller/parent" // by the parent's UID
-	indexEnded  = "controller/ended"  // ended Diagnoses without a parent, by the Trigger's name
-)
-
-// index adds the indexes.
-func index(to client.FieldIndexer) error {
-	of := func(name string, value func(*v1alpha1.Diagnosis) []string) error {
-		return to.IndexField(context.Background(), &v1alpha1.Diagnosis{}, name,
-			func(o client.Object) []string { return value(o.(*v1alpha1.Diagnosis)) })
-	}
-	return errors.Join(
-		of(indexNode, func(d *v1alpha1.Diagnosis) []string {
-			if d.Status.Completed() || d.Spec.NodeName == "" {
-				return nil
-			}
-			return []string{d.Spec.NodeName}
-		}),
-		of(indexParent, func(d *v1alpha1.Diagnosis) []string {
-			if parent := d.Parent(); parent != nil {
-				return []string{string(parent.UID)}
-			}
-			return nil
-		}),
-		of(indexEnded, func(d *v1alpha1.Diagnosis) []string {
-			if !d.Status.Completed() || d.Parent() != nil {
-				return nil
-			}
-			return []string{triggerOf(d), anyTrigger}
-		}),
-	)
-}
-
 // Defaults of a [Config].
 const (
 	// DefaultSilent is the same as in package liveness.
@@ -160,10 +87,84 @@ func (c *Config) setDefaults() error {
 		return fmt.Errorf("%d ended Diagnoses, %d workers: want no negative number", c.MaxEnded, c.Workers)
 	}
 	c.MaxEnded, c.Workers = cmp.Or(c.MaxEnded, DefaultMaxEnded), cmp.Or(c.Workers, DefaultWorkers)
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return nil
+}
+
+// Add adds the controller to a running manager whose API server serves the kinds of [Served]; see
+// [leader.WhenServed]. Its metrics stay registered until remove is called.
+func Add(m manager.Manager, c Config) (remove func(), err error) {
+	if remove, err = add(m, &c); err != nil {
+		return nil, fmt.Errorf("controller: %w", err)
+	}
+	return remove, nil
+}
+
+func add(m manager.Manager, c *Config) (remove func(), err error) {
+	if err := errors.Join(c.setDefaults(), index(m.GetFieldIndexer())); err != nil {
+		return nil, err
+	}
+	names := &names{client: m.GetClient(), api: m.GetAPIReader(), builtins: c.Builtins}
+	d := &diagnoses{
+		names: names, config: c, agents: newAgents(c.Silent), deleted: newDeleted(),
+		recorder: m.GetEventRecorder(lease.Controller),
+	}
+	kinds := m.GetCache()
+	if err := errors.Join(
+		leader.Reconcile(m, "operationsets", 1, reconcile.Func(names.reconcileSet),
+			source.Kind(kinds, &v1alpha1.OperationSet{}, &handler.TypedEnqueueRequestForObject[*v1alpha1.OperationSet]{}),
+			source.Kind(kinds, &v1alpha1.Operation{}, names.operationHandler())),
+		leader.Reconcile(m, "triggers", 1, reconcile.Func(names.reconcileTrigger),
+			source.Kind(kinds, &v1alpha1.Trigger{}, &handler.TypedEnqueueRequestForObject[*v1alpha1.Trigger]{}),
+			source.Kind(kinds, &v1alpha1.OperationSet{}, names.setHandler())),
+		leader.Reconcile(m, "diagnoses", c.Workers, d,
+			source.Kind(kinds, &v1alpha1.Diagnosis{}, OnChange(d.onDiagnosisChange)),
+			source.Kind(kinds, &corev1.Node{}, OnChange(d.onNodeChange)),
+			source.Kind(kinds, &coordinationv1.Lease{}, OnChange(d.onLeaseChange))),
+		leader.Reconcile(m, "diagnosishistory", 1, reconcile.Func(d.reconcileHistory),
+			source.Kind(kinds, &v1alpha1.Diagnosis{}, OnChange(d.onEndedChange)),
+			source.Kind(kinds, &v1alpha1.Trigger{}, &handler.TypedEnqueueRequestForObject[*v1alpha1.Trigger]{})),
+	); err != nil {
+		return nil, err
+	}
+	own := prometheus.NewRegistry()
+	own.MustRegister(d.deleted, &phases{kinds})
+	return leader.Register(c.Metrics, own)
+}
+
+// Names of the indexes of cached Diagnoses.
+const (
+	indexNode   = "controller/node"   // Diagnoses that have not ended, by spec.nodeName
+	indexParent = "controller/parent" // by the parent's UID
+	indexEnded  = "controller/ended"  // ended Diagnoses without a parent, by the Trigger's name
+)
+
+// index adds the indexes.
+func index(to client.FieldIndexer) error {
+	of := func(name string, value func(*v1alpha1.Diagnosis) []string) error {
+		return to.IndexField(context.Background(), &v1alpha1.Diagnosis{}, name,
+			func(o client.Object) []string { return value(o.(*v1alpha1.Diagnosis)) })
+	}
+	return errors.Join(
+		of(indexNode, func(d *v1alpha1.Diagnosis) []string {
+			if d.Status.Completed() || d.Spec.NodeName == "" {
+				return nil
+			}
+			return []string{d.Spec.NodeName}
+		}),
+		of(indexParent, func(d *v1alpha1.Diagnosis) []string {
+			if parent := d.Parent(); parent != nil {
+				return []string{string(parent.UID)}
+			}
+			return nil
+		}),
+		of(indexEnded, func(d *v1alpha1.Diagnosis) []string {
+			if !d.Status.Completed() || d.Parent() != nil {
+				return nil
+			}
+			return []string{triggerOf(d), anyTrigger}
+		}),
+	)
 }
 
 // Queue takes requests to reconcile.
@@ -179,7 +180,9 @@ func OnChange[T client.Object](f func(ctx context.Context, q Queue, was, is T)) 
 	var none T
 	return handler.TypedFuncs[T, reconcile.Request]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[T], q Queue) { f(ctx, q, none, e.Object) },
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[T], q Queue) { f(ctx, q, e.ObjectOld, e.ObjectNew) },
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[T], q Queue) {
+			f(ctx, q, e.ObjectOld, e.ObjectNew)
+		},
 		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[T], q Queue) { f(ctx, q, e.Object, none) },
 	}
 }

@@ -141,10 +141,7 @@ func (r *diagnoses) setRefusal(ctx context.Context, d *v1alpha1.Diagnosis) (refu
 // returns how many exist, how many there would be without the bound, and why some targets are
 // invalid. An error may be temporary.
 func (r *diagnoses) makeAll(ctx context.Context, d *v1alpha1.Diagnosis, targets []target, existing []v1alpha1.Diagnosis) (made, matched int, wrong string, err error) {
-	most := int(d.Spec.TargetSelector.MaxTargets)
-	if most == 0 {
-		most = defaultTargets
-	}
+	most := cmp.Or(int(d.Spec.TargetSelector.MaxTargets), defaultTargets)
 	there := make(map[string]bool, len(existing))
 	for i := range existing {
 		there[existing[i].Name] = true

@@ -50,10 +50,13 @@ func repairs(d *v1alpha1.Diagnosis) (v1alpha1.PlanStep, bool) {
 
 // judge returns the next step of a Diagnosis whose node exists.
 func judge(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time) step {
-	if d.Status.Phase == "" || d.Status.Phase == v1alpha1.PhasePending {
+	switch {
+	case d.Status.Phase == "" || d.Status.Phase == v1alpha1.PhasePending:
 		return judgePending(d, a, c, now)
+	case !a.alive:
+		return judgeSilent(d, a, c, c.RunningSilent, later(lastReported(d, now), a.last), now)
 	}
-	return judgeRunning(d, a, c, now)
+	return judgeLeft(d, a, c, now, "has reported no progress for")
 }
 
 func judgePending(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time) step {
@@ -67,13 +70,6 @@ func judgePending(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time) step
 		return judgeLeft(d, a, c, now, "has not started it within")
 	}
 	return judgeSilent(d, a, c, c.PendingSilent, later(d.CreationTimestamp.Time, a.last), now)
-}
-
-func judgeRunning(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time) step {
-	if !a.alive {
-		return judgeSilent(d, a, c, c.RunningSilent, later(lastReported(d, now), a.last), now)
-	}
-	return judgeLeft(d, a, c, now, "has reported no progress for")
 }
 
 // judgeLeft handles a Diagnosis whose node has an agent that reports. The agent that runs it writes
@@ -96,7 +92,11 @@ func judgeLeft(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time, what st
 // only after its status has said AgentSilent for c.Silent: this shows that the API server was
 // reachable, so the agent could have reported.
 func judgeSilent(d *v1alpha1.Diagnosis, a agent, c *Config, wait time.Duration, since, now time.Time) step {
-	why, said := silence(d.Spec.NodeName, a), time.Duration(0)
+	why, said := fmt.Sprintf("no agent of node %s is reporting", d.Spec.NodeName), time.Duration(0)
+	if a.known {
+		last := a.last.UTC().Format(time.RFC3339)
+		why = fmt.Sprintf("the agent of node %s has not reported since %s", d.Spec.NodeName, last)
+	}
 	if c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete); c != nil && c.Reason == v1alpha1.ReasonAgentSilent {
 		said = now.Sub(c.LastTransitionTime.Time)
 	}
@@ -105,14 +105,6 @@ func judgeSilent(d *v1alpha1.Diagnosis, a agent, c *Config, wait time.Duration, 
 		return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("%s; waited for %s", why, wait))
 	}
 	return step{reason: v1alpha1.ReasonAgentSilent, message: why, again: again(left, wait)}
-}
-
-// silence returns the message for a silent agent.
-func silence(node string, a agent) string {
-	if !a.known {
-		return fmt.Sprintf("no agent of node %s is reporting", node)
-	}
-	return fmt.Sprintf("the agent of node %s has not reported since %s", node, a.last.UTC().Format(time.RFC3339))
 }
 
 // lastReported returns when an agent last wrote the Diagnosis' status, or else when it was created.

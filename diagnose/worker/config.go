@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"time"
@@ -15,15 +14,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/remote"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
 	"github.com/kernosis/kernosis/diagnose/trigger"
-)
-
-// Defaults of a [Config].
-const (
-	defaultKeep    = 100
-	defaultMaxOpen = 1000
-	// defaultWorkers is how many Diagnoses run in parallel. They mostly wait, and several for the
-	// same fault of a node would find the same.
-	defaultWorkers = 4
 )
 
 // Config configures a worker. Node, Namespace, Dir and Store are required.
@@ -61,7 +51,9 @@ type Config struct {
 	// no agent is ever known to have ended.
 	Gone func(holder string) bool
 
-	Workers int // Diagnoses that run in parallel; 0: 4
+	// Workers is how many Diagnoses run in parallel; 0: 4. They mostly wait, and several for the
+	// same fault of a node would find the same.
+	Workers int
 	Keep    int // how many ended runs are kept, the newest; 0: 100
 	// MaxOpen bounds the Diagnoses whose end is not reported yet, separately for the node's own
 	// triggers, others in the system namespace, and all other namespaces together, of which each
@@ -92,10 +84,8 @@ func (c *Config) complete() error {
 		return errors.New("worker: node and namespace are needed")
 	case c.Dir == "" || c.Store == nil:
 		return errors.New("worker: a folder and a store are needed")
-	case c.Keep < 0 || c.MaxOpen < 0 || c.Workers < 0:
-		return fmt.Errorf("worker: a negative bound: keep %d, open %d, workers %d", c.Keep, c.MaxOpen, c.Workers)
 	}
-	c.Keep, c.MaxOpen, c.Workers = cmp.Or(c.Keep, defaultKeep), cmp.Or(c.MaxOpen, defaultMaxOpen), cmp.Or(c.Workers, defaultWorkers)
+	c.Keep, c.MaxOpen, c.Workers = cmp.Or(c.Keep, 100), cmp.Or(c.MaxOpen, 1000), cmp.Or(c.Workers, 4)
 	if c.Pod == nil {
 		c.Pod = func(string) *trigger.Pod { return nil }
 	}
@@ -116,9 +106,7 @@ func (c *Config) complete() error {
 	if c.Ended == nil {
 		c.Ended = func(*Ended) {}
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return nil
 }
 

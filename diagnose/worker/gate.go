@@ -33,11 +33,15 @@ func (g *gate) Allow(_ context.Context, a *runner.Action) (runner.Decision, erro
 		return runner.Decision{Verb: v1alpha1.RemediationWouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "without a cluster repairs are only reported"}, nil
 	}
 	e := w.entries[a.Diagnosis]
-	if e == nil || e.Gone || e.End != nil {
+	switch {
+	case e == nil || e.Gone || e.End != nil:
 		return runner.Decision{}, errors.New("the Diagnosis is no longer active")
-	}
-	if wait := w.mayNotRepair(e); wait != nil {
-		return *wait, nil
+	case e.Local:
+		return runner.Decision{Verb: v1alpha1.RemediationWithheld, Reason: "NotStored", Message: "the API server has refused the Diagnosis, so its repairs can't be decided"}, nil
+	case e.Diagnosis.UID == "" || e.latest == nil:
+		return runner.Decision{Verb: v1alpha1.RemediationWait, Reason: reasonAway, Message: "the API server does not have the Diagnosis yet"}, nil
+	case w.hold().another(&e.latest.Status):
+		return runner.Decision{Verb: v1alpha1.RemediationWait, Reason: reasonHeld, Message: "it is run by " + e.latest.Status.Checkpoint.Holder}, nil
 	}
 	digest, wait := e.digest(a.ID, a.Operation)
 	if wait != nil {
@@ -61,21 +65,6 @@ func (g *gate) Allow(_ context.Context, a *runner.Action) (runner.Decision, erro
 // status is written once.
 func undecided() runner.Decision {
 	return runner.Decision{Verb: v1alpha1.RemediationWait, Reason: reasonUndone, Message: "the controller has not decided about this repair yet"}
-}
-
-// mayNotRepair returns why no repair of a Diagnosis can be made now, whatever was decided, or nil.
-// The lock is held.
-func (w *Worker) mayNotRepair(e *entry) *runner.Decision {
-	if e.Local {
-		return &runner.Decision{Verb: v1alpha1.RemediationWithheld, Reason: "NotStored", Message: "the API server has refused the Diagnosis, so its repairs can't be decided"}
-	}
-	if e.Diagnosis.UID == "" || e.latest == nil {
-		return &runner.Decision{Verb: v1alpha1.RemediationWait, Reason: reasonAway, Message: "the API server does not have the Diagnosis yet"}
-	}
-	if w.hold().another(&e.latest.Status) {
-		return &runner.Decision{Verb: v1alpha1.RemediationWait, Reason: reasonHeld, Message: "it is run by " + e.latest.Status.Checkpoint.Holder}
-	}
-	return nil
 }
 
 // digest returns the digest of a repair's plan, made only from what the API has. The lock is held.

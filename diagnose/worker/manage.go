@@ -240,7 +240,8 @@ func (w *Worker) changed(rep *runner.Report) {
 	if e == nil {
 		return
 	}
-	if was := e.report; was != nil && was.Waiting != nil && rep.Waiting != nil && *was.Waiting == *rep.Waiting && len(was.Records) == len(rep.Records) {
+	was, is := e.report, rep.Waiting
+	if was != nil && was.Waiting != nil && is != nil && *was.Waiting == *is && len(was.Records) == len(rep.Records) {
 		return // it was only executed again
 	}
 	// If the previous report had a repair under way, its intent must be cleared at once.

@@ -108,7 +108,8 @@ func (w *Worker) enter(d *v1alpha1.Diagnosis) {
 	n.unsaved, n.never = true, true
 	n.take(d)
 	n.changed(true)
-	if w.ledger.newer[string(d.UID)] || d.Namespace == w.c.Namespace && w.ledger.newer[d.Name] { // own triggers' runs are stored by name
+	// Runs of this node's own triggers are stored by name.
+	if w.ledger.newer[string(d.UID)] || d.Namespace == w.c.Namespace && w.ledger.newer[d.Name] {
 		n.finish(v1alpha1.PhaseUnknown, v1alpha1.ReasonOutcomeUnknown, "a newer version of Kernosis has begun it on this node, and this one can't continue it")
 	}
 }

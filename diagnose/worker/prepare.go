@@ -94,10 +94,8 @@ func (w *Worker) resolver(known *Objects) resolve.Config {
 // parameters returns the Diagnosis' parameters, and adds those of the node and pod that operations
 // accept.
 func (w *Worker) parameters(d *v1alpha1.Diagnosis, plan *resolve.Plan) map[string]string {
-	out := maps.Clone(map[string]string(d.Spec.Parameters))
-	if out == nil {
-		out = map[string]string{}
-	}
+	out := map[string]string{}
+	maps.Copy(out, d.Spec.Parameters)
 	taken := plan.Parameters()
 	give := func(name, value string) {
 		if out[name] == "" && value != "" && slices.Contains(taken, name) {

@@ -125,7 +125,8 @@ func (n *snapshot) outcomeKnown(id int) bool {
 	if n.end != nil && n.end.Reason != v1alpha1.ReasonOutcomeUnknown {
 		return true
 	}
-	return n.report != nil && slices.ContainsFunc(n.report.Records, func(r runner.Record) bool { return r.ID == id && hasEnded(&r) })
+	return n.report != nil &&
+		slices.ContainsFunc(n.report.Records, func(r runner.Record) bool { return r.ID == id && hasEnded(&r) })
 }
 
 // condition records whether and how it has ended.

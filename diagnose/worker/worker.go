@@ -144,8 +144,6 @@ const lockAgain = time.Second
 // lock blocks until no other process has locked the folder. If the disk can't be written to, nobody
 // else uses it either; the worker runs without a lock, because that is a fault to diagnose.
 func (w *Worker) lock(ctx context.Context) (unlock func(), err error) {
-	tick := time.NewTicker(lockAgain)
-	defer tick.Stop()
 	for reported := false; ; {
 		unlock, err = Lock(w.c.Dir, Agent)
 		_, locked := errors.AsType[*LockedError](err)
@@ -160,7 +158,7 @@ func (w *Worker) lock(ctx context.Context) (unlock func(), err error) {
 			w.log.Warn("diagnoses are waiting for another process to end", "error", err)
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(lockAgain):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

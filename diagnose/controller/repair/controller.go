@@ -41,6 +41,45 @@ const (
 	workers = 4
 )
 
+// Config configures the controller. Namespace is required.
+type Config struct {
+	Namespace string // of the system; Diagnoses in other namespaces repair nothing
+	Pods      string // label selector of the agents' pods, besides [OwnPods]
+	// DryRun only reports what the controller would change on Nodes and pods. Repairs that agents
+	// make are not affected.
+	DryRun bool
+	// Holder names this process in the slots that it holds. "": the host name and a random suffix.
+	Holder string
+	// Every is how often slots and waiting repairs are checked again without any change; 0: 30 s.
+	Every time.Duration
+	// Look is the first pause before ending pods are checked again; 0: 5 s, as kubectl's after a
+	// refused eviction. The pauses grow to six times that.
+	Look time.Duration
+	Now  func() time.Time // nil: [time.Now]
+	// Metrics is where the controller's metrics are registered; nil: nowhere.
+	Metrics prometheus.Registerer
+	Log     *slog.Logger // nil: no log
+}
+
+func (c *Config) setDefaults() error {
+	if c.Namespace == "" {
+		return errors.New("no namespace")
+	}
+	c.Every, c.Look = cmp.Or(c.Every, 30*time.Second), cmp.Or(c.Look, 5*time.Second)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Holder == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("host name: %w", err)
+		}
+		c.Holder = host + "_" + uuid.NewString()
+	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	return nil
+}
+
 // Add adds the controller to a manager, which runs it while it leads. The manager's scheme must
 // have v1alpha1, and its cache must keep at least the fields of Nodes that package liveness keeps.
 // The metrics stay registered until remove is called.
@@ -159,11 +198,20 @@ func (r *reconciler) note(key types.NamespacedName, i interest) {
 
 // about returns the Diagnoses to which a change of the node matters.
 func (r *reconciler) about(_ context.Context, node string) []reconcile.Request {
+	return r.interested(func(i interest) bool { return i.node == node })
+}
+
+// waiting returns all Diagnoses whose repair waits.
+func (r *reconciler) waiting() []reconcile.Request {
+	return r.interested(func(i interest) bool { return i.waits })
+}
+
+func (r *reconciler) interested(in func(interest) bool) []reconcile.Request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []reconcile.Request
 	for key, i := range r.interest {
-		if i.node == node {
+		if in(i) {
 			out = append(out, reconcile.Request{NamespacedName: key})
 		}
 	}
@@ -184,27 +232,11 @@ func (r *reconciler) wake(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, request := range r.waitingFor(func(i interest) bool { return i.full == "" || !v.exhausted(i.full, i.node) }) {
+	ready := func(i interest) bool { return i.waits && (i.full == "" || !v.exhausted(i.full, i.node)) }
+	for _, request := range r.interested(ready) {
 		r.queue.Add(request)
 	}
 	return nil
-}
-
-// waiting returns all Diagnoses whose repair waits.
-func (r *reconciler) waiting() []reconcile.Request {
-	return r.waitingFor(func(interest) bool { return true })
-}
-
-func (r *reconciler) waitingFor(what func(interest) bool) []reconcile.Request {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var out []reconcile.Request
-	for key, i := range r.interest {
-		if i.waits && what(i) {
-			out = append(out, reconcile.Request{NamespacedName: key})
-		}
-	}
-	return out
 }
 
 // allPolicies returns requests for all policies, because a node's change may matter to each. It
@@ -222,56 +254,4 @@ func (r *reconciler) allPolicies(ctx context.Context, _ string) []reconcile.Requ
 		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: p.Name}})
 	}
 	return out
-}
-
-// Defaults of a [Config].
-const (
-	// DefaultEvery is how often slots are checked without any change.
-	DefaultEvery = 30 * time.Second
-	// DefaultLook is the same as kubectl's pause after a refused eviction.
-	DefaultLook = 5 * time.Second
-)
-
-// Config configures the controller. Namespace is required.
-type Config struct {
-	Namespace string // of the system; Diagnoses in other namespaces repair nothing
-	Pods      string // label selector of the agents' pods, besides [OwnPods]
-	// DryRun only reports what the controller would change on Nodes and pods. Repairs that agents
-	// make are not affected.
-	DryRun bool
-	// Holder names this process in the slots that it holds. "": the host name and a random suffix.
-	Holder string
-	// Every is how often slots and waiting repairs are checked again; 0: [DefaultEvery].
-	Every time.Duration
-	// Look is the first pause before ending pods are checked again; 0: [DefaultLook]. The pauses
-	// grow to six times that.
-	Look time.Duration
-	Now  func() time.Time // nil: [time.Now]
-	// Metrics is where the controller's metrics are registered; nil: nowhere.
-	Metrics prometheus.Registerer
-	Log     *slog.Logger // nil: no log
-}
-
-func (c *Config) setDefaults() error {
-	switch {
-	case c.Namespace == "":
-		return errors.New("no namespace")
-	case c.Every < 0 || c.Look < 0:
-		return fmt.Errorf("every %s, look %s: want none negative", c.Every, c.Look)
-	}
-	c.Every, c.Look = cmp.Or(c.Every, DefaultEvery), cmp.Or(c.Look, DefaultLook)
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Holder == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return fmt.Errorf("host name: %w", err)
-		}
-		c.Holder = host + "_" + uuid.NewString()
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	return nil
 }

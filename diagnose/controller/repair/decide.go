@@ -76,20 +76,15 @@ func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
 		}
 	}
 	if decision.Verb == v1alpha1.RemediationWait {
-		l.waits(w, decision.Again)
+		l.at(decision.Again)
+		if w.Problem == "" || !w.Seen.IsZero() {
+			l.at(l.now.Add(time.Minute)) // it waits at most an hour
+		}
 		if decision.Reason == v1alpha1.ReasonBudgetExhausted {
 			l.interest.full = decision.Policy
 		}
 	}
 	return l.decided(ctx, u, had, v, decision)
-}
-
-// waits schedules the next check of a waiting repair.
-func (l *look) waits(w *policy.Want, again time.Time) {
-	l.at(again)
-	if w.Problem == "" || !w.Seen.IsZero() {
-		l.at(l.now.Add(time.Minute)) // it waits at most an hour
-	}
 }
 
 // wantedRepair returns the repair as input for policies.
@@ -243,7 +238,8 @@ func (l *look) decided(ctx context.Context, u *due, had *v1alpha1.Remediation, v
 // giveBack releases the slots of a repair that will not be made after all, if the Diagnosis has
 // made none.
 func (l *look) giveBack(ctx context.Context, d *v1alpha1.Diagnosis, v *view) error {
-	if _, took := l.took.Load(d.UID); len(begun(allowedRepairs(d))) > 0 || !took && len(held(v.objects, d)) == 0 {
+	_, took := l.took.Load(d.UID)
+	if len(begun(allowedRepairs(d))) > 0 || !took && len(held(v.objects, d)) == 0 {
 		return nil
 	}
 	ours, others, err := l.budget.Held(ctx, v.names, d.Spec.NodeName, d.UID, "")

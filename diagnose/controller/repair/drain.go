@@ -121,11 +121,8 @@ func (p *pods) stayed() string {
 // rules are those of kubectl drain, except for pods of Kernosis, other pods in its namespace, and
 // pods of a deleted DaemonSet, which are left to the garbage collector.
 //
-// k8s.io/kubectl/pkg/drain is not used: it evicts by name, and the kubectl code it pulls in makes
-// the binary, which runs on nodes too, 36 MB larger (Go 1.26, stripped: 25 to 61 MB with client-go
-// alone; 37 MiB more resident memory from the start).
-//
-// version is the resourceVersion to list at: empty, or [fromCache].
+// docs/adr/0013-own-drain.md has why k8s.io/kubectl/pkg/drain is not used. version is the
+// resourceVersion to list at: empty, or [fromCache].
 func (a *Actions) podsToEnd(ctx context.Context, c *Call, version string) (*pods, error) {
 	out := &pods{}
 	var daemonSets, emptyDirs, bare, neighbours []string

@@ -2,7 +2,6 @@ package repair
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -111,8 +110,10 @@ func (r *reconciler) facts(ctx context.Context, slot *v1alpha1.Repair, known *v1
 func (r *reconciler) diagnosis(ctx context.Context, slot *v1alpha1.Repair) (*v1alpha1.Diagnosis, error) {
 	var list v1alpha1.DiagnosisList
 	find := func() *v1alpha1.Diagnosis {
-		if i := slices.IndexFunc(list.Items, func(d v1alpha1.Diagnosis) bool { return d.UID == slot.Diagnosis }); i >= 0 {
-			return &list.Items[i]
+		for i := range list.Items {
+			if list.Items[i].UID == slot.Diagnosis {
+				return &list.Items[i]
+			}
 		}
 		return nil
 	}

@@ -24,8 +24,8 @@ func (p *Part) Take(ctx context.Context, list []*trigger.Alert) error {
 		if err := p.Ready(); err != nil {
 			return err
 		}
-		if p.queue.full() {
-			return &notNow{why: fmt.Sprintf("%d Diagnoses are waiting to be created", p.queue.length()), after: 5 * time.Second}
+		if n := p.queue.length(); n >= maxQueue { // a wanted Diagnosis can't be postponed
+			return &notNow{why: fmt.Sprintf("%d Diagnoses are waiting to be created", n), after: 5 * time.Second}
 		}
 		known, err := p.podsOfAlert(ctx, a)
 		if err != nil {

@@ -129,10 +129,8 @@ func turn(ctx context.Context, l *rate.Limiter) time.Duration {
 		return d
 	}
 	if d > 0 {
-		t := time.NewTimer(d)
-		defer t.Stop()
 		select {
-		case <-t.C:
+		case <-time.After(d):
 		case <-ctx.Done():
 			return d
 		}

@@ -39,12 +39,6 @@ func (s *server) handler() http.Handler {
 	})
 }
 
-func (s *server) write(w http.ResponseWriter, a *answer) {
-	if err := a.write(w); err != nil {
-		s.log.Debug("alerts: answer not sent", "error", err)
-	}
-}
-
 // ready returns nil if alerts are accepted.
 func (s *server) ready() *answer {
 	if err := s.taker.Ready(); err != nil {
@@ -78,11 +72,12 @@ func (s *server) receive(w http.ResponseWriter, r *http.Request, path string, de
 	if a := form(r); a != nil {
 		return a
 	}
-	free, err := s.slot(r.Context())
-	if err != nil {
+	waits, cancel := context.WithTimeout(r.Context(), turnWithin)
+	defer cancel()
+	if err := s.slots.Acquire(waits, 1); err != nil {
 		return later(http.StatusServiceUnavailable, fmt.Sprintf("%d requests are in progress", maxRequests), time.Second)
 	}
-	defer free()
+	defer s.slots.Release(1)
 	data, refused := read(w, r)
 	if refused != nil {
 		return refused
@@ -95,16 +90,6 @@ func (s *server) receive(w http.ResponseWriter, r *http.Request, path string, de
 		return refuse(http.StatusBadRequest, err.Error())
 	}
 	return s.take(r.Context(), who, path, got)
-}
-
-// slot waits for a slot for a request with a body.
-func (s *server) slot(ctx context.Context) (free func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, turnWithin)
-	defer cancel()
-	if err := s.slots.Acquire(ctx, 1); err != nil {
-		return nil, err
-	}
-	return func() { s.slots.Release(1) }, nil
 }
 
 // form rejects bodies that are not declared as JSON, or are compressed: senders of alerts do not
@@ -204,7 +189,7 @@ func later(code int, why string, after time.Duration) *answer {
 	return a
 }
 
-func (a *answer) write(w http.ResponseWriter) error {
+func (s *server) write(w http.ResponseWriter, a *answer) {
 	h := w.Header()
 	for n, v := range a.headers {
 		h.Set(n, v)
@@ -218,5 +203,7 @@ func (a *answer) write(w http.ResponseWriter) error {
 		h.Set("Connection", "close")
 	}
 	w.WriteHeader(a.code)
-	return json.NewEncoder(w).Encode(a.body)
+	if err := json.NewEncoder(w).Encode(a.body); err != nil {
+		s.log.Debug("alerts: answer not sent", "error", err)
+	}
 }

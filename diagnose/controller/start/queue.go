@@ -102,10 +102,6 @@ func (q *queue) length() int {
 	return len(q.items)
 }
 
-// full reports whether no more decisions should be made, because a wanted Diagnosis can't be
-// postponed.
-func (q *queue) full() bool { return q.length() >= maxQueue }
-
 // room blocks until the queue is not full; false: the context has ended or the queue is closed.
 func (q *queue) room(ctx context.Context) bool {
 	return q.wait(ctx, func() bool { return len(q.items) < maxQueue })
@@ -246,15 +242,12 @@ func (p *Part) tick(ctx context.Context) {
 				nap = max(min(nap, next.Sub(now)), 0)
 			}
 		})
-		t := time.NewTimer(nap)
 		select {
-		case <-t.C:
+		case <-time.After(nap):
 		case <-p.changed:
 		case <-ctx.Done():
-			t.Stop()
 			return
 		}
-		t.Stop()
 		if !p.queue.room(ctx) {
 			return
 		}

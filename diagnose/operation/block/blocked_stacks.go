@@ -65,10 +65,7 @@ func (h host) blockedStacks(ctx context.Context, call *operation.Call) (operatio
 	if count == 1 && tasks[0].state != 'D' { // the parameters name it
 		count = 0
 	}
-	most := int(call.Parameters.Int("max"))
-	if most == 0 {
-		most = blockedDefaultMax
-	}
+	most := cmp.Or(int(call.Parameters.Int("max")), blockedDefaultMax)
 	if len(tasks) > most {
 		f.Note("%d more blocked tasks are not listed", len(tasks)-most)
 		tasks = tasks[:most]

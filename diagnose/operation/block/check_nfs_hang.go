@@ -67,7 +67,12 @@ func (h host) checkNFSHang(ctx context.Context, call *operation.Call) (operation
 		reportNfs(f, asked)
 		return f.Output(operation.VerdictOf("NFSServerSilent", "%s: %s sent in %s, no answer", nfsNames(asked), display.Count(int(asked[0].sent), "request"), window)), nil
 	}
-	named := mountOfTasks(tasks)
+	named := "" // the export that the tasks' system calls name, that of the longest blocked first
+	for _, t := range slices.Backward(tasks) {
+		if t.file != nil && strings.HasPrefix(t.file.fsType, "nfs") {
+			named = t.file.source
+		}
+	}
 	if named != "" {
 		if slices.ContainsFunc(answering, func(m nfsChange) bool { return m.Source == named }) {
 			return operation.Output{}, operation.RefutedBy("NFSServersAnswer", "%s answers, though %s", named, waitingVerb(tasks))
@@ -78,9 +83,7 @@ func (h host) checkNFSHang(ctx context.Context, call *operation.Call) (operation
 	}
 	reportNfs(f, silent)
 	if named == "" {
-		if named = nfsNames(silent); named == "" {
-			named = "an NFS server (the tasks' system calls do not show which)"
-		}
+		named = cmp.Or(nfsNames(silent), "an NFS server (the tasks' system calls do not show which)")
 	} else {
 		f.Text("source", named)
 	}
@@ -111,17 +114,6 @@ func silentNFS(before, after []hostfs.NFSMount) (silent, answering []nfsChange) 
 	}
 	slices.SortStableFunc(silent, func(a, b nfsChange) int { return int(min(b.sent, 1<<30)) - int(min(a.sent, 1<<30)) })
 	return silent, answering
-}
-
-// mountOfTasks returns the export that the tasks' system calls name, that of the longest blocked
-// first; empty if there is none.
-func mountOfTasks(tasks []*blockedTask) string {
-	for _, t := range tasks {
-		if t.file != nil && strings.HasPrefix(t.file.fsType, "nfs") {
-			return t.file.source
-		}
-	}
-	return ""
 }
 
 // nfsNames joins exports: "filer:/a, filer:/b or 3 more".

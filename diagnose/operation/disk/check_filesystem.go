@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,13 +13,10 @@ import (
 )
 
 func checkedFilesystemResults() []operation.Result {
-	results := []operation.Result{{Name: "filesystems", Doc: "number of such filesystems; the results below describe the first"}}
-	for _, r := range filesystemResults() {
-		if r.Name != "mountPoint" {
-			results = append(results, r)
-		}
-	}
-	return append(append(results, UserResults()...), operation.NoteResult())
+	one := filesystemResults()
+	one = slices.DeleteFunc(one, func(r operation.Result) bool { return r.Name == "mountPoint" })
+	all := []operation.Result{{Name: "filesystems", Doc: "number of such filesystems; the results below describe the first"}}
+	return slices.Concat(all, one, UserResults(), []operation.Result{operation.NoteResult()})
 }
 
 // checkFilesystem runs a check with the verdict yes for filesystems for which says returns a text.
@@ -30,9 +28,6 @@ func (h host) checkFilesystem(ctx context.Context, call *operation.Call, yes, no
 	}
 	if err != nil {
 		return operation.Output{}, err
-	}
-	if ctx.Err() != nil {
-		return operation.Output{}, context.Cause(ctx)
 	}
 	if len(list) == 1 && !list[0].remembers() && yes == filesystemErrors {
 		return operation.Output{}, fmt.Errorf("%s: this filesystem type records no errors", list[0])

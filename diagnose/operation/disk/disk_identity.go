@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -186,11 +187,5 @@ func inForce(choices string) string {
 
 // yesNo converts the 1 and 0 of sysfs to true and false.
 func yesNo(s string) string {
-	switch s {
-	case "1":
-		return "true"
-	case "0":
-		return "false"
-	}
-	return s
+	return cmp.Or(map[string]string{"1": "true", "0": "false"}[s], s)
 }

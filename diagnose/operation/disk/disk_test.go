@@ -94,7 +94,7 @@ func TestDiskIdentityOfThisMachine(t *testing.T) {
 	if r := out.Results; r["device"] != d.Name || r["kind"] != "loop" || r["sizeBytes"] != strconv.Itoa(8<<20) || r["mountPoint"] != d.Dir || r["backingFile"] == "" {
 		t.Errorf("%v", r)
 	}
-	disks, err := allHardware(operationtest.RealHost())
+	disks, err := host{Host: operationtest.RealHost()}.allHardware()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -270,10 +270,7 @@ func ext4ErrorText(e *hostfs.Ext4Error) (s string) {
 
 // String returns "ext4 on sda1 at /data".
 func (f *filesystem) String() string {
-	on := f.device
-	if on == "" {
-		on = display.Safe(f.Source, operation.MaxShown)
-	}
+	on := cmp.Or(f.device, display.Safe(f.Source, operation.MaxShown))
 	return fmt.Sprintf("%s on %s at %s", display.Safe(f.FSType, 64), on, f.shownPath())
 }
 

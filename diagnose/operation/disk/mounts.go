@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,9 +83,11 @@ func (h host) mounts(ctx context.Context, call *operation.Call) (operation.Outpu
 			var use *fsUsage
 			if err == nil {
 				use = &usage
-				if use.usedPercent() >= fullPercent && !neverEmpty(fs) {
+				switch {
+				case slices.Contains([]string{"squashfs", "iso9660", "erofs", "udf"}, fs.FSType): // always full
+				case use.usedPercent() >= fullPercent:
 					add("full", fs, fmt.Sprintf(" %d%%", use.usedPercent()))
-				} else if use.inodesUsedPercent() >= fullPercent && !neverEmpty(fs) {
+				case use.inodesUsedPercent() >= fullPercent:
 					add("full", fs, fmt.Sprintf(" inodes %d%%", use.inodesUsedPercent()))
 				}
 			}
@@ -103,23 +106,11 @@ func (h host) mounts(ctx context.Context, call *operation.Call) (operation.Outpu
 			}
 		}
 	})
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
 	f.Int("filesystems", int64(len(list)))
 	for name, items := range lists {
 		f.Text(name, strings.Join(items, ", "))
 	}
 	return f.Output(nil), err
-}
-
-// neverEmpty reports whether a filesystem is of a kind that is always full.
-func neverEmpty(f *filesystem) bool {
-	switch f.FSType {
-	case "squashfs", "iso9660", "erofs", "udf":
-		return true
-	}
-	return false
 }
 
 // reportFilesystem sets the results about one filesystem.

@@ -57,9 +57,6 @@ func (h host) smart(ctx context.Context, call *operation.Call) (operation.Output
 	disk := disks[0]
 	f.Text("disk", disk)
 	health, err := h.health(ctx, disk)
-	if ctx.Err() != nil {
-		return operation.Output{}, context.Cause(ctx)
-	}
 	f.Bool("readable", err == nil)
 	if err != nil {
 		f.Text("reason", err.Error())

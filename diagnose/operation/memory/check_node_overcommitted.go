@@ -67,8 +67,8 @@ func (h host) checkNodeOvercommitted(ctx context.Context, call *operation.Call) 
 	if err != nil {
 		f.Note("can't determine the pods' memory: %v", err)
 	}
-	reportPodMemory(f, pods)
-	text := fmt.Sprintf("%s of %s available (%d %%)%s", display.Bytes(available), display.Bytes(total), available*100/total, podSummary(pods))
+	podText := reportPodMemory(f, pods)
+	text := fmt.Sprintf("%s of %s available (%d %%)%s", display.Bytes(available), display.Bytes(total), available*100/total, podText)
 	scope := call.Parameters["oomScope"]
 	if scope == "unknown" && call.Parameters["limitCgroup"] != "" {
 		scope = "memcg"
@@ -107,8 +107,17 @@ func (h host) readPodMemory(ctx context.Context) (pods []podUse, err error) {
 	return pods, err
 }
 
-func reportPodMemory(f *operation.Finding, pods []podUse) {
-	limits, use, unlimited := podSums(pods)
+// reportPodMemory sets the results about pods, and returns them as "; memory of 12 pods: 3 GiB in use,
+// limits 9 GiB, 2 without".
+func reportPodMemory(f *operation.Finding, pods []podUse) string {
+	var limits, use uint64
+	unlimited := 0
+	for _, p := range pods {
+		limits, use = limits+p.limit, use+p.use
+		if p.limit == 0 {
+			unlimited++
+		}
+	}
 	var top []string
 	for _, p := range pods[:min(len(pods), 5)] {
 		top = append(top, p.uid+"="+signedSize(int64(p.use)))
@@ -118,23 +127,8 @@ func reportPodMemory(f *operation.Finding, pods []podUse) {
 	f.Int("podsWithoutLimit", int64(unlimited))
 	f.Uint("podUsageBytes", use)
 	f.Text("topPods", strings.Join(top, " "))
-}
-
-// podSummary returns "; memory of 12 pods: 3 GiB in use, limits 9 GiB, 2 without".
-func podSummary(pods []podUse) string {
 	if len(pods) == 0 {
 		return ""
 	}
-	limits, use, unlimited := podSums(pods)
 	return fmt.Sprintf("; memory of %s: %s in use, limits %s, %d without", display.Count(len(pods), "pod"), display.Bytes(use), display.Bytes(limits), unlimited)
-}
-
-func podSums(pods []podUse) (limits, use uint64, unlimited int) {
-	for _, p := range pods {
-		limits, use = limits+p.limit, use+p.use
-		if p.limit == 0 {
-			unlimited++
-		}
-	}
-	return limits, use, unlimited
 }

@@ -68,12 +68,9 @@ func (h host) kernelFacts(ctx context.Context, call *operation.Call) (operation.
 		return operation.Output{}, fmt.Errorf("read the kernel's release: %w", err)
 	}
 	f.Text("release", release)
-	set := func(name, sysctl string) {
-		if s, err := h.FS.Sysctl(sysctl); err == nil {
-			f.Text(name, s)
-		}
+	if s, err := h.FS.Sysctl("kernel.version"); err == nil {
+		f.Text("version", s)
 	}
-	set("version", "kernel.version")
 	line, err := h.FS.KernelCommandLine()
 	if err != nil {
 		f.Note("the command line can't be read: %v", err)
@@ -100,9 +97,6 @@ func (h host) kernelFacts(ctx context.Context, call *operation.Call) (operation.
 		}
 	}
 	f.Text("settings", strings.Join(first, " "))
-	if ctx.Err() != nil {
-		return operation.Output{}, context.Cause(ctx)
-	}
 	err = f.Artifact(call, "kernel.txt", func(w *operation.Page) {
 		w.Printf("release %s\ncommand line %s\n", release, line)
 		for _, s := range settings {
@@ -168,32 +162,26 @@ func (h host) load(f *operation.Finding) {
 // fullTables lists the kernel tables that are nearly full.
 func (h host) fullTables() []string {
 	const nearly = 90
-	number := func(sysctl string, field int) (uint64, bool) {
+	number := func(sysctl string, field int) (n uint64) { // 0: it can't be read
 		s, err := h.FS.Sysctl(sysctl)
-		fields := strings.Fields(s)
-		if err != nil || field >= len(fields) {
-			return 0, false
+		if fields := strings.Fields(s); err == nil && field < len(fields) {
+			n, _ = strconv.ParseUint(fields[field], 10, 64)
 		}
-		n, err := strconv.ParseUint(fields[field], 10, 64)
-		return n, err == nil
+		return n
 	}
 	var out []string
-	add := func(name string, used, limit uint64, ok1, ok2 bool) {
-		if ok1 && ok2 && limit > 0 && float64(used) >= float64(limit)*nearly/100 {
+	add := func(name string, used, limit uint64) {
+		if limit > 0 && float64(used) >= float64(limit)*nearly/100 {
 			out = append(out, fmt.Sprintf("%s %d of %d", name, used, limit))
 		}
 	}
 	if l, err := h.FS.LoadAverage(); err == nil {
 		for _, sysctl := range []string{"kernel.pid_max", "kernel.threads-max"} {
-			limit, ok := number(sysctl, 0)
-			add(sysctl, l.Tasks, limit, true, ok)
+			add(sysctl, l.Tasks, number(sysctl, 0))
 		}
 	}
-	used, ok1 := number("fs.file-nr", 0)
-	limit, ok2 := number("fs.file-nr", 2)
-	add("fs.file-max", used, limit, ok1, ok2)
-	used, ok1 = number("net.netfilter.nf_conntrack_count", 0)
-	limit, ok2 = number("net.netfilter.nf_conntrack_max", 0)
-	add("net.netfilter.nf_conntrack_max", used, limit, ok1, ok2)
+	add("fs.file-max", number("fs.file-nr", 0), number("fs.file-nr", 2))
+	const conntrack = "net.netfilter.nf_conntrack_"
+	add(conntrack+"max", number(conntrack+"count", 0), number(conntrack+"max", 0))
 	return out
 }

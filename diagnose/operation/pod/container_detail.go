@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -87,15 +88,11 @@ func containerOf(p *corev1.Pod, name, id string) (c *corev1.Container, status *c
 		}
 		name = statuses[i].Name
 	}
-	for i := range all {
-		if name == "" || all[i].Name == name {
-			c = &all[i]
-			break
-		}
-	}
-	if c == nil {
+	at := slices.IndexFunc(all, func(c corev1.Container) bool { return name == "" || c.Name == name })
+	if at < 0 {
 		return nil, nil, fmt.Errorf("pod %s/%s has no container %s", p.Namespace, p.Name, operation.Quoted(name))
 	}
+	c = &all[at]
 	if i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Name }); i >= 0 {
 		status = &statuses[i]
 	}
@@ -193,10 +190,7 @@ func probeText(p *corev1.Probe) string {
 	how := "none"
 	switch {
 	case p.HTTPGet != nil:
-		how = strings.ToLower(string(p.HTTPGet.Scheme))
-		if how == "" {
-			how = "http"
-		}
+		how = strings.ToLower(cmp.Or(string(p.HTTPGet.Scheme), "http"))
 		how += "-get " + p.HTTPGet.Host + ":" + p.HTTPGet.Port.String() + p.HTTPGet.Path
 	case p.TCPSocket != nil:
 		how = "tcp-socket " + p.TCPSocket.Host + ":" + p.TCPSocket.Port.String()

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -97,10 +98,8 @@ func claims(p *corev1.Pod) []string {
 
 // podOwner returns the object that controls a pod: "ReplicaSet web-5d9c"; empty: none.
 func podOwner(p *corev1.Pod) string {
-	for i := range p.OwnerReferences {
-		if o := &p.OwnerReferences[i]; o.Controller != nil && *o.Controller {
-			return o.Kind + " " + o.Name
-		}
+	if o := metav1.GetControllerOf(p); o != nil {
+		return o.Kind + " " + o.Name
 	}
 	return ""
 }

@@ -45,9 +45,6 @@ func (h host) openFiles(ctx context.Context, call *operation.Call) (operation.Ou
 	if err != nil {
 		return operation.Output{}, fmt.Errorf("list open files of process %d: %w", pid, err)
 	}
-	if ctx.Err() != nil {
-		return operation.Output{}, context.Cause(ctx)
-	}
 	f := operation.NewFinding()
 	f.Int("pid", int64(pid))
 	f.Text("comm", display.Safe(stat.Comm, 64))

@@ -71,9 +71,6 @@ func (h host) processTree(ctx context.Context, call *operation.Call) (operation.
 	f.Int("zombies", int64(counts['Z']))
 	f.Int("stopped", int64(counts['T']+counts['t']))
 	err = f.Artifact(call, "tree.txt", func(w *operation.Page) { h.drawTree(ctx, w, tree, drawn) })
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
 	return f.Output(nil), err
 }
 

@@ -29,8 +29,6 @@ type Stats struct {
 	// Watches are the watches that the API server has opened, by resource. The first of each is
 	// from the start; the others replace one that has ended.
 	Watches map[string]uint64
-	Unsaved uint64 // failed writes of the file of known objects
-	Away    bool   // the API server did not answer the last request
 	// LastAcked is when the last write was accepted; zero: never.
 	LastAcked time.Time
 }
@@ -68,12 +66,6 @@ func newAccount(log *slog.Logger, settle time.Duration) *account {
 		log: log, settle: settle, doubt: time.Now(), served: make(chan struct{}), kept: Stats{Requests: make(map[Request]uint64), Watches: make(map[string]uint64)},
 		missing: make(map[string]bool), denied: make(map[[2]string]bool), garbled: make(map[string]bool),
 	}
-}
-
-func (a *account) notSaved() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.kept.Unsaved++
 }
 
 // answered records the outcome of a request. Requests cancelled by our own shutdown are ignored.
@@ -136,7 +128,6 @@ func (a *account) reach(outcome conditions.Outcome, err error) {
 		a.log.Info("API server is reachable again", "away_for", time.Since(a.since).Round(time.Millisecond).String())
 		a.since = time.Time{}
 	}
-	a.kept.Away = away
 }
 
 // defined logs whether the CRDs are installed, once for all of them.

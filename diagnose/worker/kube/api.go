@@ -78,7 +78,8 @@ const listFor = 6
 
 // list reads a page of a resource in all namespaces.
 func (a *api) list(ctx context.Context, resource string, o metav1.ListOptions, into runtime.Object) error {
-	return a.send(ctx, verbList, resource, a.rest.Get().Resource(resource).VersionedParams(&o, a.params), listFor*a.timeout, into)
+	r := a.rest.Get().Resource(resource).VersionedParams(&o, a.params)
+	return a.send(ctx, verbList, resource, r, listFor*a.timeout, into)
 }
 
 // watch watches a resource in all namespaces.

@@ -153,7 +153,7 @@ func TestCreateInAConflict(t *testing.T) {
 	})
 	_, err := r.Create(t.Context(), diagnosisOf(server.Namespace(t), "conflict", "n1"))
 	is(t, err, worker.ErrAway)
-	if r.count(verbCreate, diagnoses, conditions.Conflict) != 1 || r.Stats().Away {
+	if r.count(verbCreate, diagnoses, conditions.Conflict) != 1 || r.away() {
 		t.Errorf("%+v", r.Stats())
 	}
 }
@@ -205,7 +205,7 @@ func TestCreateWhileAway(t *testing.T) {
 			if took := time.Since(began); took > 5*time.Second {
 				t.Errorf("the worker was held up for %s", took)
 			}
-			if r.count(verbCreate, diagnoses, c.outcome) != 1 || !r.Stats().Away {
+			if r.count(verbCreate, diagnoses, c.outcome) != 1 || !r.away() {
 				t.Errorf("stats %+v", r.Stats())
 			}
 			p.Do(nil)

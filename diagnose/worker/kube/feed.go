@@ -35,35 +35,19 @@ type feed[T client.Object] struct {
 func (f *feed[T]) Add(o any) error { return f.Update(o) }
 
 // Update implements cache.ReflectorStore.
-func (f *feed[T]) Update(o any) error {
-	t, err := f.trimmed(o)
-	if err != nil {
-		return err
-	}
-	f.changed(t)
-	return nil
-}
+func (f *feed[T]) Update(o any) error { return f.pass(o, f.changed) }
 
 // Delete implements cache.ReflectorStore.
-func (f *feed[T]) Delete(o any) error {
-	t, err := f.trimmed(o)
-	if err != nil {
-		return err
-	}
-	f.gone(t)
-	return nil
-}
+func (f *feed[T]) Delete(o any) error { return f.pass(o, f.gone) }
 
 // Replace implements cache.ReflectorStore.
 func (f *feed[T]) Replace(list []any, version string) error {
 	f.heard()
 	all := make([]T, 0, len(list))
 	for _, o := range list {
-		t, err := f.trimmed(o)
-		if err != nil {
+		if err := f.pass(o, func(t T) { all = append(all, t) }); err != nil {
 			return err
 		}
-		all = append(all, t)
 	}
 	f.replaced(all, version)
 	return nil
@@ -84,14 +68,16 @@ func (f *feed[T]) Transformer() cache.TransformFunc {
 	}
 }
 
-func (f *feed[T]) trimmed(o any) (T, error) {
+// pass trims an object and passes it on.
+func (f *feed[T]) pass(o any, to func(T)) error {
 	f.heard()
 	t, ok := o.(T)
 	if !ok {
-		return t, fmt.Errorf("unexpected %T in a watch of %T", o, t)
+		return fmt.Errorf("unexpected %T in a watch of %T", o, t)
 	}
 	trim(t)
-	return t, nil
+	to(t)
+	return nil
 }
 
 // lastRetry bounds how late the return of an API server, or added CRDs or rights, are noticed;
@@ -138,10 +124,8 @@ type endingClock struct {
 func (c endingClock) After(d time.Duration) <-chan time.Time {
 	out := make(chan time.Time, 1)
 	go func() {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(d):
 		case <-c.done:
 		}
 		out <- time.Now()

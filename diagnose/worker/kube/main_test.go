@@ -69,6 +69,13 @@ func newStore(t testing.TB, to *rest.Config, change func(*Config)) *rig {
 	return r
 }
 
+// away reports whether the API server did not answer the last request.
+func (s *Store) away() bool {
+	s.account.mu.Lock()
+	defer s.account.mu.Unlock()
+	return !s.account.since.IsZero()
+}
+
 // start returns a running Store.
 func start(t testing.TB, to *rest.Config, change func(*Config)) *rig {
 	t.Helper()

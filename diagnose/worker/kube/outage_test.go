@@ -119,7 +119,7 @@ func TestAServersLife(t *testing.T) {
 			}
 			s.run()
 			if name != "hanging" { // there the connection's own timeout of 45 s would have to pass
-				waitFor(t, "the start misses it", func() bool { return s.Stats().Away })
+				waitFor(t, "the start misses it", func() bool { return s.away() })
 			}
 			s.stop() // returns at once, even though it is waiting
 			c.back(t)
@@ -179,6 +179,6 @@ func TestTheFile(t *testing.T) {
 		t.Error("the set is not known")
 	}
 	waitFor(t, "the bound is reported", func() bool {
-		return r.Stats().Unsaved > 0 && r.logs.count("can't save", "at most 20 are allowed") > 0
+		return r.logs.count("can't save", "at most 20 are allowed") > 0
 	})
 }

@@ -34,26 +34,19 @@ type Config struct {
 	// Builtin reports whether an operation name of an OperationSet is a built-in and needs no
 	// Operation; nil: none is.
 	Builtin func(name string) bool
-	// Timeout is for one request; 0: 5 s. Create and Write give up after three times that.
+	// Timeout is for one request; 0: 5 s, which is long for a server that answers, and short for a
+	// waiting worker. Create and Write give up after three times that.
 	Timeout time.Duration
-	// Settle is how long after an outage a Forbidden of the API server is not trusted; 0: 30 s.
+	// Settle is how long after an outage a Forbidden of the API server is not trusted; 0: 30 s,
+	// several times what a server needs to load its roles after it begins to listen.
 	Settle time.Duration
-	// MaxSaved bounds the file of the last known objects, in bytes; 0: 16 MiB.
+	// MaxSaved bounds the file of the last known objects, in bytes; 0: 16 MiB, for 2000 sets of 50 nodes.
 	MaxSaved int
 	Log      *slog.Logger // nil: no log
 }
 
-const (
-	// defaultTimeout is long for a server that answers, and short for a waiting worker.
-	defaultTimeout = 5 * time.Second
-	// defaultSettle is several times what an API server needs to load its roles after it begins to
-	// listen.
-	defaultSettle = 30 * time.Second
-	// defaultMaxSaved has room for 2000 sets of 50 nodes.
-	defaultMaxSaved = 16 << 20
-	// savedFile is the name of the file of the last known objects.
-	savedFile = "objects.json"
-)
+// savedFile is the name of the file of the last known objects.
+const savedFile = "objects.json"
 
 // Store is created by [New]. It is safe for concurrent use.
 type Store struct {
@@ -73,8 +66,6 @@ type Store struct {
 	saving  sync.Mutex
 	dirty   atomic.Bool   // objects differ from the file
 	unsaved chan struct{} // signals dirty
-
-	running atomic.Bool
 }
 
 // New returns a Store with the objects saved by the previous process. It sends no requests.
@@ -82,13 +73,12 @@ func New(c Config) (*Store, error) {
 	if c.REST == nil || c.Node == "" || c.Dir == "" {
 		return nil, errors.New("diagnoses by the API: the API server, the node and a folder are needed")
 	}
-	c.Timeout, c.Settle, c.MaxSaved = cmp.Or(c.Timeout, defaultTimeout), cmp.Or(c.Settle, defaultSettle), cmp.Or(c.MaxSaved, defaultMaxSaved)
+	c.Timeout, c.Settle = cmp.Or(c.Timeout, 5*time.Second), cmp.Or(c.Settle, 30*time.Second)
+	c.MaxSaved = cmp.Or(c.MaxSaved, 16<<20)
 	if c.Builtin == nil {
 		c.Builtin = func(string) bool { return false }
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("diagnoses by the API: %w", err)
 	}
@@ -108,9 +98,6 @@ func New(c Config) (*Store, error) {
 
 // Run implements [worker.Store]. It may be called once, and returns nil when ctx ends.
 func (s *Store) Run(ctx context.Context, h worker.Handler) error {
-	if s.running.Swap(true) {
-		return errors.New("diagnoses by the API: the store is already running")
-	}
 	// The account logs errors, once.
 	ctx = klog.NewContext(ctx, logr.Discard())
 	news := func() { s.news(h) }

@@ -46,7 +46,11 @@ func (s *Store) Write(ctx context.Context, key worker.Key, change func(*v1alpha1
 			return out, nil
 		case conditions.Conflict:
 			conflict = err
-			pause(bounded, try)
+			// A random time that grows, so that two concurrent writers don't conflict each time.
+			select {
+			case <-time.After(rand.N(5 * time.Millisecond << try)):
+			case <-bounded.Done():
+			}
 		case NotFound:
 			s.diagnoses.forget(key.NamespacedName, key.UID)
 			return nil, fmt.Errorf("%s: %w", what, worker.ErrGone)
@@ -80,17 +84,6 @@ func patchOf(base, next *v1alpha1.Diagnosis) ([]byte, error) {
 		return nil, err
 	}
 	return client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}).Data(next)
-}
-
-// pause waits for a random time that grows with each try, so that two concurrent writers don't
-// conflict each time.
-func pause(ctx context.Context, try int) {
-	timer := time.NewTimer(rand.N(5 * time.Millisecond << try))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 const (
