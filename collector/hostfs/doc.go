@@ -3,9 +3,10 @@
 //
 // It imports no other package of the agent. Sources (package collector) and built-in operations
 // (package diagnose/operation) use it to translate the kernel's numbers: a cgroup chain into its
-// pod, an address into its symbol, a dev_t into its disk and mount points, a boot time into wall
-// clock time. Readers (methods of [FS]) are separate from parsers (pure functions on text or an
-// [io.Reader]), so that every parser is tested and fuzzed without a kernel.
+// pod, an address into its symbol, a stack into what its task waits for, a dev_t into its disk and
+// mount points, a boot time into wall clock time. Readers (methods of [FS]) are separate from
+// parsers (pure functions on text or an [io.Reader]), so that every parser is tested and fuzzed
+// without a kernel.
 //
 // The content is not trusted: names of cgroups, processes, mounts and devices are bounded, and pass
 // [display.Safe] before they are returned for display. Container ids and pod UIDs are returned only
