@@ -90,7 +90,7 @@ func (d *diskIO) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error
 		return false, err
 	}
 	if r.Flags&bpf.DiskIOBio != 0 && d.lower.of(r.Disk, r.H.BootNS) == "" {
-		// In a storm errors of lower devices are only counted; end reports if that can't be read.
+		// In a storm errors below are only counted. If the counts can't be read, end reports that.
 		storms, _ := d.storm.UnrecordedDiskErrors(hostfs.BootTime())
 		d.noteStorms(storms, r.H.BootNS)
 	}

@@ -132,7 +132,7 @@ func byFilesystem(mounts []hostfs.Mount) (map[fsKey]mounted, []fsKey) {
 	return all, keys
 }
 
-// onDevice reports whether a mount has a disk. Others (overlay, NFS) have no errors of their own.
+// onDevice reports whether a mount has a disk: others never turn read-only by an error.
 func onDevice(m *hostfs.Mount) bool {
 	return m.Major != 0 || m.FSType == "btrfs" || m.FSType == "bcachefs"
 }
