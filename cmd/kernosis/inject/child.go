@@ -30,16 +30,21 @@ const (
 	stopLimit = 5 * time.Second
 )
 
-// roles are the child processes by name.
-func roles() map[string]func(args []string) error {
-	return map[string]func([]string) error{
-		"oom-main":     oomMain,
-		"oom-child":    oomChild,
-		"hang-holder":  hangHolder,
-		"writer":       runWriter,
-		"probe-target": probeTarget,
-		"prober":       prober,
-		"guard":        guard,
+// role is what a child process does.
+type role struct {
+	args int // number of arguments
+	run  func(args []string) error
+}
+
+func roles() map[string]role {
+	return map[string]role{
+		"oom-main":     {1, oomMain},
+		"oom-child":    {1, oomChild},
+		"hang-holder":  {1, hangHolder},
+		"writer":       {1, runWriter},
+		"probe-target": {0, probeTarget},
+		"prober":       {0, prober},
+		"guard":        {2, guard},
 	}
 }
 
@@ -50,21 +55,20 @@ func RunChild(args []string) (handled bool) {
 	if len(args) < 2 || args[0] != childArg0 {
 		return false
 	}
-	run, ok := roles()[args[1]]
-	if !ok {
-		fmt.Fprintf(os.Stderr, "no such child: %q\n", args[1])
+	r, ok := roles()[args[1]]
+	if !ok || len(args) != 2+r.args {
+		fmt.Fprintf(os.Stderr, "no such child: %q\n", args[1:])
 		os.Exit(1)
 	}
-	if err := run(args[2:]); err != nil {
+	if err := r.run(args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	return true
 }
 
-// child is a running child process. It answers requests in order, one JSON
-// value per request; closing its stdin asks it to exit. Not safe for concurrent
-// use.
+// child is a running child process. It answers requests in order, one JSON value per request; closing
+// its stdin asks it to exit. Not safe for concurrent use.
 type child struct {
 	role   string
 	cmd    *exec.Cmd
@@ -75,7 +79,6 @@ type child struct {
 	done   bool
 }
 
-// childOptions are the options of a child.
 type childOptions struct {
 	files    []*os.File // from fd 3 on
 	newNet   bool       // in a network namespace of its own
@@ -175,7 +178,6 @@ func receive[T any](ctx context.Context, c *child) (T, error) {
 	return a.Reply, nil
 }
 
-// ask sends a request and waits for its reply.
 func ask[T any](ctx context.Context, c *child, request any) (T, error) {
 	if err := c.send(request); err != nil {
 		var none T

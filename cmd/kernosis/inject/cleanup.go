@@ -1,25 +1,123 @@
 package inject
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
+// undoLimit bounds the undoing of one step: an unmount waits for writers that have just been
+// killed, a cgroup for its last task to be reaped.
+const undoLimit = 5 * time.Second
+
+// The kinds of step.
+const (
+	stepGuard  = "guard"  // the record's guard: nothing to undo, it exits by itself
+	stepDir    = "dir"    // an empty directory
+	stepFile   = "file"   // a file
+	stepLoop   = "loop"   // the loop devices whose backing file is Path
+	stepMount  = "mount"  // a mount point
+	stepFreeze = "freeze" // a frozen filesystem, mounted at Path
+	stepCgroup = "cgroup" // a cgroup with whatever processes are left in it
+)
+
+// step is one thing made outside the process.
+type step struct {
+	Kind string `json:"kind"`
+	Path string `json:"path,omitempty"`
+	PID  int    `json:"pid,omitempty"`
+}
+
+// undoSteps undoes the steps, last one first, and continues after errors. A step that is
+// already undone, or was never done, is not an error.
+func undoSteps(steps []step) error {
+	var errs []error
+	for _, s := range slices.Backward(steps) {
+		if err := s.undo(); err != nil {
+			errs = append(errs, fmt.Errorf("remove %s %s: %w", s.Kind, s.Path, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s step) undo() error {
+	switch s.Kind {
+	case stepGuard:
+		return nil
+	case stepDir, stepFile:
+		// Never recursive: there may be a mount below that could not be unmounted.
+		if err := os.Remove(s.Path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return nil
+	case stepLoop:
+		return detachLoops(s.Path)
+	case stepMount:
+		return unmount(s.Path)
+	case stepFreeze:
+		return thaw(s.Path)
+	case stepCgroup:
+		return removeCgroup(s.Path)
+	}
+	return fmt.Errorf("unknown kind %q", s.Kind)
+}
+
+// unmount unmounts path, as a last resort lazily.
+func unmount(path string) error {
+	err := waitFor(context.Background(), undoLimit, "unmount", func() (bool, error) {
+		err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+		if errors.Is(err, unix.EBUSY) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	switch {
+	case err == nil, errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT): // not a mount point (any more)
+		return nil
+	}
+	if lazy := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); lazy != nil {
+		return errors.Join(err, lazy)
+	}
+	return nil
+}
+
+// removeCgroup kills the remaining processes of a cgroup of ours and removes it.
+func removeCgroup(path string) error {
+	return waitFor(context.Background(), undoLimit, "empty cgroup", func() (bool, error) {
+		err := unix.Rmdir(path)
+		if err == nil || errors.Is(err, unix.ENOENT) {
+			return true, nil
+		} else if !errors.Is(err, unix.EBUSY) {
+			return false, err
+		}
+		procs, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return false, err
+		}
+		for field := range strings.FieldsSeq(string(procs)) {
+			if pid, err := strconv.Atoi(field); err == nil && pid > 0 { // 0: of another pid namespace
+				_ = unix.Kill(pid, unix.SIGKILL) // if this fails, the process is gone, or the wait ends with an error
+			}
+		}
+		return false, nil
+	})
+}
+
 // Cleanup removes what dead injectors have left behind, according to their records in
 // stateDir ("" for [DefaultStateDir]), and returns those records' names. It does not touch
 // records of running injectors. Every [Fault] calls it first.
 func Cleanup(stateDir string) (removed []string, err error) {
-	if stateDir == "" {
-		stateDir = DefaultStateDir
-	}
-	paths, err := filepath.Glob(filepath.Join(stateDir, "*.jsonl"))
+	paths, err := filepath.Glob(filepath.Join(cmp.Or(stateDir, DefaultStateDir), "*.jsonl"))
 	if err != nil {
 		return nil, fmt.Errorf("clean up %s: %w", stateDir, err)
 	}
@@ -66,7 +164,6 @@ func lockRecord(path string) (*os.File, error) {
 	return f, nil
 }
 
-// undoRecord undoes all steps of a record and removes it.
 func undoRecord(path string) error {
 	steps, err := readRecord(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -86,9 +183,6 @@ func undoRecord(path string) error {
 // guard waits until the owner of a record ends (its end of stdin closes) or its
 // time limit passes, and undoes the steps that are still in the record.
 func guard(args []string) error {
-	if len(args) != 2 {
-		return errors.New("usage: guard RECORD LIMIT")
-	}
 	path := args[0]
 	limit, err := time.ParseDuration(args[1])
 	if err != nil {

@@ -1,12 +1,18 @@
 package inject
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Limits of a fault's duration and count.
@@ -51,22 +57,10 @@ type Fault struct {
 	DefaultDuration time.Duration // 0: the fault has no duration
 	DefaultCount    int
 
-	// Check returns nil if this machine can do the fault, or else a *Refused with the
-	// reason.
-	Check func() error
-	// Run provokes the fault, heals it, and removes it, also when ctx is done
-	// early. On an error the result has what happened until then.
-	Run func(ctx context.Context, env Env) (Result, error)
+	require func() error // what it needs besides root
+	do      func(context.Context, *run) error
 }
 
-// spec is a fault before its run is wrapped with the steps that all faults share.
-type spec struct {
-	Fault
-	requires []func() error
-	do       func(context.Context, *run) error
-}
-
-// run is one run of a fault.
 type run struct {
 	env Env
 	Result
@@ -88,14 +82,7 @@ func (r *run) note(format string, args ...any) {
 
 // Faults returns every fault, in the order in which lists show them.
 func Faults() []Fault {
-	var faults []Fault
-	for _, s := range append(append(taskFaults(), diskFaults()...), probeFaults()...) {
-		f := s.Fault
-		f.Check = s.check
-		f.Run = s.run
-		faults = append(faults, f)
-	}
-	return faults
+	return slices.Concat(taskFaults(), diskFaults(), probeFaults())
 }
 
 // Find returns the fault of that name.
@@ -108,36 +95,39 @@ func Find(name string) (Fault, bool) {
 	return Fault{}, false
 }
 
-func (s spec) check() error {
-	for _, require := range append([]func() error{requireRoot}, s.requires...) {
-		err := require()
-		if refused := (*Refused)(nil); errors.As(err, &refused) {
-			return &Refused{Fault: s.Name, Reason: refused.Reason}
-		} else if err != nil {
-			return fmt.Errorf("check %s: %w", s.Name, err)
-		}
+// Check returns nil if this machine can do the fault, or else a *Refused with the reason.
+func (f *Fault) Check() error {
+	if os.Geteuid() != 0 { // all faults make cgroups, mounts or namespaces
+		return &Refused{Fault: f.Name, Reason: "needs root"}
+	}
+	return f.named("check", f.require())
+}
+
+// named returns err with the fault's name and what was done.
+func (f *Fault) named(did string, err error) error {
+	if refused := (*Refused)(nil); errors.As(err, &refused) {
+		return &Refused{Fault: f.Name, Reason: refused.Reason}
+	} else if err != nil {
+		return fmt.Errorf("%s %s: %w", did, f.Name, err)
 	}
 	return nil
 }
 
-func (s spec) run(ctx context.Context, env Env) (Result, error) {
-	r := &run{env: env, Result: Result{Fault: s.Name}}
-	if r.env.Duration == 0 {
-		r.env.Duration = s.DefaultDuration
-	}
-	if r.want = env.Count; r.want == 0 {
-		r.want = s.DefaultCount
-	}
+// Run provokes the fault, heals it, and removes it, also when ctx is done early. On an error the
+// result has what happened until then.
+func (f *Fault) Run(ctx context.Context, env Env) (Result, error) {
+	r := &run{env: env, Result: Result{Fault: f.Name}, want: cmp.Or(env.Count, f.DefaultCount)}
+	r.env.Duration = cmp.Or(env.Duration, f.DefaultDuration)
 	if r.env.Out != nil {
-		fmt.Fprintf(r.env.Out, "%s: %s\n", s.Name, s.Does)
+		fmt.Fprintf(r.env.Out, "%s: %s\n", f.Name, f.Does)
 	}
 	switch {
 	case r.env.Duration < 0 || r.env.Duration > MaxDuration:
-		return r.Result, fmt.Errorf("inject %s: duration %s, want 0 to %s", s.Name, r.env.Duration, MaxDuration)
+		return r.Result, fmt.Errorf("inject %s: duration %s, want 0 to %s", f.Name, r.env.Duration, MaxDuration)
 	case r.want < 0 || r.want > MaxCount:
-		return r.Result, fmt.Errorf("inject %s: count %d, want 0 to %d", s.Name, r.want, MaxCount)
+		return r.Result, fmt.Errorf("inject %s: count %d, want 0 to %d", f.Name, r.want, MaxCount)
 	}
-	if err := s.check(); err != nil {
+	if err := f.Check(); err != nil {
 		return r.Result, err
 	}
 	if r.env.DryRun {
@@ -155,18 +145,23 @@ func (s spec) run(ctx context.Context, env Env) (Result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.limit, fmt.Errorf("took longer than %s", r.limit))
 	defer cancel()
 	r.Started = time.Now()
-	err = s.do(ctx, r)
+	err = f.do(ctx, r)
 	r.Ended = time.Now()
-	if refused := (*Refused)(nil); errors.As(err, &refused) { // detected during the run
-		return r.Result, &Refused{Fault: s.Name, Reason: refused.Reason}
-	} else if err != nil {
-		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-			err = fmt.Errorf("%w: %w", cause, err)
-		}
-		return r.Result, fmt.Errorf("inject %s: %w", s.Name, err)
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	if err != nil {
+		return r.Result, f.named("inject", err)
 	}
 	r.say("healed and removed after %s", r.Ended.Sub(r.Started).Round(time.Millisecond))
 	return r.Result, nil
+}
+
+// ending removes a fault whose start, which what names, failed with err.
+func ending(err *error, what string, stop func() error) {
+	if *err != nil {
+		*err = errors.Join(fmt.Errorf("%s: %w", what, *err), stop())
+	}
 }
 
 // closing calls stop, which removes a fault, and joins its error to the run's error.
@@ -175,4 +170,53 @@ func closing(err *error, r *run, stop func() error) {
 		r.note("not everything could be removed: %v", e)
 		*err = errors.Join(*err, e)
 	}
+}
+
+// Refused is the error if this machine can't do a fault. Nothing was done.
+type Refused struct {
+	Fault  string // "" if a part doesn't know it
+	Reason string
+}
+
+func (r *Refused) Error() string {
+	if r.Fault == "" {
+		return "refused: " + r.Reason
+	}
+	return "refused " + r.Fault + ": " + r.Reason
+}
+
+func requireMemoryCgroup() error {
+	_, err := memoryHierarchy()
+	return err
+}
+
+func requireUserfaultfd() error {
+	fd, err := openUserfaultfd()
+	switch {
+	case err == nil:
+		return unix.Close(fd)
+	case errors.Is(err, unix.ENOSYS):
+		return &Refused{Reason: "this kernel has no userfaultfd"}
+	case errors.Is(err, unix.EPERM):
+		return &Refused{Reason: "userfaultfd is not permitted (needs CAP_SYS_PTRACE, and no seccomp filter against it)"}
+	}
+	return err
+}
+
+func requireExt4Image() error {
+	if _, err := exec.LookPath("mkfs.ext4"); err != nil {
+		return &Refused{Reason: "mkfs.ext4 is missing (package e2fsprogs)"}
+	}
+	f, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return &Refused{Reason: fmt.Sprintf("no loop devices here: %v", err)}
+	}
+	return f.Close()
+}
+
+func requireNetns() error {
+	if _, err := os.Stat("/proc/self/ns/net"); err != nil {
+		return &Refused{Reason: "this kernel has no network namespaces"}
+	}
+	return nil
 }

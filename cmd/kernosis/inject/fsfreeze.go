@@ -18,9 +18,8 @@ const (
 	fiThaw   = 0xc0045878
 )
 
-// FSFreeze makes a task hang writing to a frozen filesystem: an ext4 of its
-// own. No task holds what the writer waits for (a percpu_rwsem records no holder).
-// Its fields are set before Start. Not safe for concurrent use.
+// FSFreeze makes a task hang writing to a frozen filesystem: an ext4 of its own. No task holds what
+// the writer waits for (a percpu_rwsem records no holder).
 type FSFreeze struct {
 	StateDir string
 	Limit    time.Duration // thawed and removed after this, whatever happens; 0 for DefaultLimit
@@ -36,11 +35,7 @@ func (z *FSFreeze) Start(ctx context.Context) (hang Hang, err error) {
 	if z.record, err = openRecord(z.StateDir, "hung-task-fs", z.Limit); err != nil {
 		return Hang{}, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("freeze a filesystem: %w", err), z.Close())
-		}
-	}()
+	defer func() { ending(&err, "freeze a filesystem", z.Close) }()
 	image, err := newImage(z.record, filepath.Join(z.record.dir, "image"), 8<<20)
 	if err != nil {
 		return Hang{}, err
@@ -100,13 +95,10 @@ func (z *FSFreeze) Close() error {
 		z.writer.owes = false
 	}
 	z.writer.stop()
-	err = errors.Join(err, z.record.undo())
-	z.record = nil
-	return err
+	return errors.Join(err, z.record.undo())
 }
 
-// thaw thaws the filesystem mounted at path. It is no error if none is mounted or it isn't
-// frozen.
+// thaw thaws the filesystem mounted at path. It is no error if none is mounted or it isn't frozen.
 func thaw(path string) error {
 	// Without the mount the path is the host's filesystem, which isn't ours to thaw.
 	mounted, err := mountinfo.Mounted(path)

@@ -19,27 +19,23 @@ import (
 func proberPrefix() netip.Prefix { return netip.MustParsePrefix("10.9.0.1/24") }
 func targetPrefix() netip.Prefix { return netip.MustParsePrefix("10.9.0.2/24") }
 
-const (
-	proberLink = "kn-prober"
-	targetLink = "kn-target"
-)
-
 // namespace is the network namespace a child process was started in. It ends when the process, this
-// handle and the links in it are gone.
+// handle and the link in it are gone.
 type namespace struct {
 	fd    netns.NsHandle
 	inode uint32
 	nl    *netlink.Handle
+	link  string       // the link to the other namespace
+	addr  netip.Prefix // for the link
 }
 
-// openNamespace opens the network namespace of a process.
-func openNamespace(pid int) (*namespace, error) {
+func openNamespace(pid int, link string, addr netip.Prefix) (*namespace, error) {
 	path := "/proc/" + strconv.Itoa(pid) + "/ns/net"
 	fd, err := netns.GetFromPath(path)
 	if err != nil {
 		return nil, fmt.Errorf("open network namespace %s: %w", path, err)
 	}
-	n := &namespace{fd: fd}
+	n := &namespace{fd: fd, link: link, addr: addr}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(fd), &st); err != nil {
 		return nil, errors.Join(fmt.Errorf("stat network namespace %s: %w", path, err), n.close())
@@ -65,35 +61,32 @@ func (n *namespace) close() error {
 // prober's has an address. The pair is deleted with either namespace.
 func connectNamespaces(ctx context.Context, prober, target *namespace) error {
 	// Created inside the namespaces: the host never sees it.
-	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: proberLink}, PeerName: targetLink, PeerNamespace: netlink.NsFd(target.fd)}
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: prober.link}, PeerName: target.link, PeerNamespace: netlink.NsFd(target.fd)}
 	err := prober.nl.LinkAdd(veth)
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return &Refused{Reason: "this kernel has no veth devices"}
 	} else if err != nil {
 		return fmt.Errorf("create veth pair: %w", err)
 	}
-	for _, end := range []struct {
-		ns    *namespace
-		links []string
-	}{{prober, []string{"lo", proberLink}}, {target, []string{"lo", targetLink}}} {
-		for _, name := range end.links {
-			if err := end.ns.change(name, "set the state to up", end.ns.nl.LinkSetUp); err != nil {
+	for _, n := range []*namespace{prober, target} {
+		for _, link := range []string{"lo", n.link} {
+			if err := n.change(link, "set the state to up", n.nl.LinkSetUp); err != nil {
 				return err
 			}
 		}
 	}
-	if err := errors.Join(prober.carries(ctx, proberLink), target.carries(ctx, targetLink)); err != nil {
+	if err := errors.Join(prober.carries(ctx), target.carries(ctx)); err != nil {
 		return err
 	}
-	return prober.addAddress(proberLink, proberPrefix())
+	return prober.addAddress()
 }
 
-// carries waits until a link passes packets: the kernel may activate its queue up to a
+// carries waits until the link passes packets: the kernel may activate its queue up to a
 // second after the carrier is up, and drops packets until then.
-func (n *namespace) carries(ctx context.Context, name string) error {
+func (n *namespace) carries(ctx context.Context) error {
 	const within = 10 * time.Second
-	return waitFor(ctx, within, name+" to pass packets", func() (bool, error) {
-		link, err := n.nl.LinkByName(name)
+	return waitFor(ctx, within, n.link+" to pass packets", func() (bool, error) {
+		link, err := n.nl.LinkByName(n.link)
 		return err == nil && link.Attrs().OperState == netlink.OperUp, err
 	})
 }
@@ -110,16 +103,16 @@ func (n *namespace) change(link, what string, f func(netlink.Link) error) error 
 	return nil
 }
 
-func (n *namespace) addAddress(link string, p netip.Prefix) error {
-	return n.change(link, "add address "+p.String(), func(l netlink.Link) error {
-		return n.nl.AddrAdd(l, &netlink.Addr{IPNet: ipNet(p)})
+func (n *namespace) addAddress() error {
+	return n.change(n.link, "add address "+n.addr.String(), func(l netlink.Link) error {
+		return n.nl.AddrAdd(l, &netlink.Addr{IPNet: ipNet(n.addr)})
 	})
 }
 
 // ghost adds or removes a permanent neighbour entry, which needs no ARP answer, for an address
 // that nobody has.
-func (n *namespace) ghost(do func(*netlink.Handle, *netlink.Neigh) error, link string, addr netip.Addr) error {
-	return n.change(link, "change neighbour "+addr.String(), func(l netlink.Link) error {
+func (n *namespace) ghost(do func(*netlink.Handle, *netlink.Neigh) error, addr netip.Addr) error {
+	return n.change(n.link, "change neighbour "+addr.String(), func(l netlink.Link) error {
 		return do(n.nl, &netlink.Neigh{
 			LinkIndex: l.Attrs().Index, Family: netlink.FAMILY_V4, State: netlink.NUD_PERMANENT, IP: addr.AsSlice(),
 			HardwareAddr: net.HardwareAddr{0x02, 0, 0, 0, 0xde, 0xad}, // locally administered, nobody's
@@ -128,9 +121,10 @@ func (n *namespace) ghost(do func(*netlink.Handle, *netlink.Neigh) error, link s
 }
 
 // subnetRoute adds or removes the route to the link's own subnet.
-func (n *namespace) subnetRoute(do func(*netlink.Handle, *netlink.Route) error, link string, p netip.Prefix) error {
-	return n.change(link, "change route "+p.Masked().String(), func(l netlink.Link) error {
-		return do(n.nl, &netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet(p.Masked()), Scope: netlink.SCOPE_LINK})
+func (n *namespace) subnetRoute(do func(*netlink.Handle, *netlink.Route) error) error {
+	subnet := n.addr.Masked()
+	return n.change(n.link, "change route "+subnet.String(), func(l netlink.Link) error {
+		return do(n.nl, &netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet(subnet), Scope: netlink.SCOPE_LINK})
 	})
 }
 

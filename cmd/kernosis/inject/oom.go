@@ -1,25 +1,27 @@
 package inject
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/process"
 )
 
-// OOM provokes out-of-memory kills in a memory cgroup of its own. The cgroup's
-// main process survives, as in a pod in which a child process is killed, which no
-// restart counter shows. Its fields are set before Start. Not safe for
-// concurrent use.
+// OOM provokes out-of-memory kills in a memory cgroup of its own. The cgroup's main process survives,
+// as in a pod in which a child process is killed, which no restart counter shows.
 type OOM struct {
 	StateDir string
 	Limit    time.Duration // removed after this, whatever happens; 0 for DefaultLimit
@@ -37,15 +39,9 @@ type oomKill struct {
 	ExitCode int `json:"exitCode"`
 }
 
-type oomRequest struct {
-	Memory uint64 `json:"memory,omitempty"` // start a child that uses more than this; 0: only reply
-}
-
 // Start creates the cgroup and starts its main process in it.
 func (o *OOM) Start(ctx context.Context) (err error) {
-	if o.Memory == 0 {
-		o.Memory = DefaultMemoryLimit
-	}
+	o.Memory = cmp.Or(o.Memory, DefaultMemoryLimit)
 	hierarchy, err := memoryHierarchy()
 	if err != nil {
 		return err
@@ -65,7 +61,7 @@ func (o *OOM) Start(ctx context.Context) (err error) {
 	if o.main, err = startChild("oom-main", childOptions{}, o.group.dir); err != nil {
 		return err
 	}
-	_, err = ask[oomKill](ctx, o.main, oomRequest{})
+	_, err = ask[oomKill](ctx, o.main, uint64(0))
 	return err
 }
 
@@ -76,7 +72,13 @@ func (o *OOM) Cgroup() string { return o.group.dir }
 func (o *OOM) MainPID() int { return o.main.pid() }
 
 // Kills returns the kernel's count of kills in the cgroup.
-func (o *OOM) Kills() (uint64, error) { return o.group.kills() }
+func (o *OOM) Kills() (uint64, error) {
+	use, err := hostfs.New("/").CgroupMemoryUse(o.group.hierarchy, "/"+o.group.name)
+	if err != nil {
+		return 0, fmt.Errorf("count kills: %w", err)
+	}
+	return use.OOMKills, nil
+}
 
 // Kill makes the kernel OOM-kill one child and returns its process ID. It is an error if
 // the child ended otherwise, or if the kernel did not count exactly one kill: then the limit
@@ -86,7 +88,7 @@ func (o *OOM) Kill(ctx context.Context) (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	k, err := ask[oomKill](ctx, o.main, oomRequest{Memory: o.Memory})
+	k, err := ask[oomKill](ctx, o.main, o.Memory)
 	if err != nil {
 		return 0, fmt.Errorf("oom kill: %w", err)
 	}
@@ -106,17 +108,11 @@ func (o *OOM) Kill(ctx context.Context) (pid int, err error) {
 // Close ends the main process and removes the cgroup.
 func (o *OOM) Close() error {
 	o.main.stop()
-	err := o.record.undo()
-	o.record = nil
-	return err
+	return o.record.undo()
 }
 
-// oomMain is the cgroup's main process: it joins the cgroup and starts the
-// children to be killed.
+// oomMain is the cgroup's main process: it joins the cgroup and starts the children to be killed.
 func oomMain(args []string) error {
-	if len(args) != 1 {
-		return errors.New("usage: oom-main CGROUP")
-	}
 	if _, err := setComm("kn-oom-main"); err != nil {
 		return err
 	}
@@ -127,11 +123,11 @@ func oomMain(args []string) error {
 	// Children raise their score, so that the kernel never chooses this process.
 	// Lowering needs CAP_SYS_RESOURCE; without it the difference is still 500.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-500"), 0)
-	return serve(func(q oomRequest) (oomKill, error) {
-		if q.Memory == 0 {
+	return serve(func(memory uint64) (oomKill, error) {
+		if memory == 0 { // a request for a reply only
 			return oomKill{PID: os.Getpid()}, nil
 		}
-		cmd := childCommand("oom-child", strconv.FormatUint(q.Memory, 10))
+		cmd := childCommand("oom-child", strconv.FormatUint(memory, 10))
 		cmd.Stderr = os.Stderr
 		err := process.StartTied(cmd)
 		if err == nil {
@@ -148,12 +144,8 @@ func oomMain(args []string) error {
 	})
 }
 
-// oomChild touches memory page by page until it is killed. It stops by itself at
-// twice the limit.
+// oomChild touches memory page by page until it is killed. It stops by itself at twice the limit.
 func oomChild(args []string) error {
-	if len(args) != 1 {
-		return errors.New("usage: oom-child LIMIT")
-	}
 	limit, err := strconv.ParseUint(args[0], 10, 48)
 	if err != nil {
 		return fmt.Errorf("oom-child: %w", err)
@@ -175,4 +167,75 @@ func oomChild(args []string) error {
 		mem[i] = 1
 	}
 	return fmt.Errorf("oom-child: had %d bytes with a limit of %d", len(mem), limit)
+}
+
+// memoryHierarchy returns the cgroup hierarchy with this machine's memory controller, v1 or v2: a
+// controller, and so its files, is only in one of them.
+func memoryHierarchy() (hostfs.CgroupLayout, error) {
+	mounts, err := hostfs.OwnMounts()
+	if err != nil {
+		return hostfs.CgroupLayout{}, fmt.Errorf("find memory controller: %w", err)
+	}
+	var disabled string
+	for _, m := range mounts {
+		if m.FSType == "cgroup" && slices.Contains(strings.Split(m.SuperOptions, ","), "memory") {
+			return hostfs.CgroupLayout{Controllers: map[string]string{"memory": m.Path}}, nil
+		}
+		if m.FSType != "cgroup2" || !hasWord(filepath.Join(m.Path, "cgroup.controllers"), "memory") {
+			continue
+		}
+		if hasWord(filepath.Join(m.Path, "cgroup.subtree_control"), "memory") {
+			return hostfs.CgroupLayout{Unified: m.Path}, nil
+		}
+		disabled = m.Path
+	}
+	if disabled != "" {
+		return hostfs.CgroupLayout{}, &Refused{Reason: "the memory controller is not enabled for children of " + disabled +
+			" (echo +memory > " + filepath.Join(disabled, "cgroup.subtree_control") + ")"}
+	}
+	return hostfs.CgroupLayout{}, &Refused{Reason: "no memory cgroup hierarchy is mounted"}
+}
+
+func hasWord(path, word string) bool {
+	b, err := os.ReadFile(path)
+	return err == nil && slices.Contains(strings.Fields(string(b)), word)
+}
+
+type memoryCgroup struct {
+	hierarchy hostfs.CgroupLayout
+	name      string // below the hierarchy's root
+	dir       string
+}
+
+// createCgroup creates a cgroup, limits memory and swap together to limit bytes, and
+// adds it to the record.
+func createCgroup(r *record, hierarchy hostfs.CgroupLayout, name string, limit uint64) (memoryCgroup, error) {
+	root, v1 := hierarchy.Controllers["memory"]
+	files := []struct{ name, value string }{
+		{"memory.limit_in_bytes", strconv.FormatUint(limit, 10)},
+		{"memory.memsw.limit_in_bytes", strconv.FormatUint(limit, 10)}, // after the limit: may not be below it
+		{"memory.swappiness", "0"},
+	}
+	if !v1 {
+		root = hierarchy.Unified
+		files = []struct{ name, value string }{
+			{"memory.max", strconv.FormatUint(limit, 10)},
+			{"memory.swap.max", "0"},
+		}
+	}
+	c := memoryCgroup{hierarchy: hierarchy, name: name, dir: filepath.Join(root, name)}
+	if err := r.will(step{Kind: stepCgroup, Path: c.dir}); err != nil {
+		return c, err
+	}
+	if err := os.Mkdir(c.dir, 0o755); err != nil {
+		return c, fmt.Errorf("create cgroup: %w", err)
+	}
+	for i, f := range files {
+		err := os.WriteFile(filepath.Join(c.dir, f.name), []byte(f.value), 0)
+		// Kernels without swap accounting lack the swap files: nothing to limit.
+		if err != nil && (i == 0 || !errors.Is(err, os.ErrNotExist)) {
+			return c, fmt.Errorf("limit cgroup: %w", err)
+		}
+	}
+	return c, nil
 }

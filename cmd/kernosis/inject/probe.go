@@ -1,10 +1,14 @@
 package inject
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -40,9 +44,8 @@ func (k ProbeKind) Expect() Outcome {
 	return ConnectTimeout
 }
 
-// Probe makes the probes of a target fail: a prober that acts like kubelet's, in
-// a network namespace of its own, and a target in another, joined by a veth
-// pair. Its fields are set before Start. Not safe for concurrent use.
+// Probe makes the probes of a target fail: a prober that acts like kubelet's, in a network namespace
+// of its own, and a target in another, joined by a veth pair.
 type Probe struct {
 	Kind ProbeKind
 
@@ -51,26 +54,21 @@ type Probe struct {
 	queue              targetReply
 }
 
-// probeAddr returns the address to probe.
 func probeAddr() netip.AddrPort { return netip.AddrPortFrom(targetPrefix().Addr(), 80) }
 
 // Start sets up both ends, with a broken target, and returns the target. It does not probe yet.
 func (p *Probe) Start(ctx context.Context) (t ProbeTarget, err error) {
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("set up %s: %w", p.Kind, err), p.Close())
-		}
-	}()
+	defer func() { ending(&err, "set up "+string(p.Kind), p.Close) }()
 	if p.prober, err = startChild("prober", childOptions{newNet: true}); err != nil {
 		return t, err
 	}
 	if p.target, err = startChild("probe-target", childOptions{newNet: true}); err != nil {
 		return t, err
 	}
-	if p.proberNS, err = openNamespace(p.prober.pid()); err != nil {
+	if p.proberNS, err = openNamespace(p.prober.pid(), "kn-prober", proberPrefix()); err != nil {
 		return t, err
 	}
-	if p.targetNS, err = openNamespace(p.target.pid()); err != nil {
+	if p.targetNS, err = openNamespace(p.target.pid(), "kn-target", targetPrefix()); err != nil {
 		return t, err
 	}
 	if err = connectNamespaces(ctx, p.proberNS, p.targetNS); err != nil {
@@ -88,31 +86,26 @@ func (p *Probe) Start(ctx context.Context) (t ProbeTarget, err error) {
 func (p *Probe) breakTarget(ctx context.Context) error {
 	switch p.Kind {
 	case ProbeTimeout:
-		return p.proberNS.ghost((*netlink.Handle).NeighAdd, proberLink, probeAddr().Addr())
+		return p.proberNS.ghost((*netlink.Handle).NeighAdd, probeAddr().Addr())
 	case ProbeDeadNeighbour:
 		return nil
 	}
-	if err := p.targetNS.addAddress(targetLink, targetPrefix()); err != nil {
+	if err := p.targetNS.addAddress(); err != nil {
 		return err
 	}
-	switch p.Kind {
-	case ProbeRefused:
+	if p.Kind == ProbeRefused {
 		return nil
-	case ProbeReset:
-		return p.listen(ctx, behaveReset)
-	case ProbeSilent:
-		return p.listen(ctx, behaveSilent)
-	case ProbeSlow:
-		return p.listen(ctx, behaveSlow)
-	case ProbeQueueFull:
-		return p.listen(ctx, behaveIdle)
-	case ProbeNoRoute:
-		if err := p.listen(ctx, behaveAnswer); err != nil {
-			return err
-		}
-		return p.proberNS.subnetRoute((*netlink.Handle).RouteDel, proberLink, proberPrefix())
 	}
-	return fmt.Errorf("unknown kind of probe %q", p.Kind)
+	behave, ok := map[ProbeKind]string{
+		ProbeReset: behaveReset, ProbeSilent: behaveSilent, ProbeSlow: behaveSlow, ProbeQueueFull: behaveIdle, ProbeNoRoute: behaveAnswer,
+	}[p.Kind]
+	if !ok {
+		return fmt.Errorf("unknown kind of probe %q", p.Kind)
+	}
+	if err := p.listen(ctx, behave); err != nil || p.Kind != ProbeNoRoute {
+		return err
+	}
+	return p.proberNS.subnetRoute((*netlink.Handle).RouteDel)
 }
 
 func (p *Probe) listen(ctx context.Context, behave string) (err error) {
@@ -120,13 +113,12 @@ func (p *Probe) listen(ctx context.Context, behave string) (err error) {
 	return err
 }
 
-// Queue returns length and limit of the accept queue when it was filled; zero
-// for other kinds.
+// Queue returns length and limit of the accept queue when it was filled; zero for other kinds.
 func (p *Probe) Queue() (length, limit uint32) { return p.queue.Queued, p.queue.Max }
 
 // Attempt probes once. A failed probe is not an error.
 func (p *Probe) Attempt(ctx context.Context) (Attempt, error) {
-	a, err := ask[Attempt](ctx, p.prober, proberRequest{URL: "http://" + probeAddr().String() + "/healthz"})
+	a, err := ask[Attempt](ctx, p.prober, "http://"+probeAddr().String()+"/healthz")
 	if err != nil {
 		return a, fmt.Errorf("probe %s: %w", probeAddr(), err)
 	}
@@ -148,18 +140,19 @@ func (p *Probe) Heal(ctx context.Context) error {
 }
 
 func (p *Probe) mend(ctx context.Context) error {
+	var err error
 	switch p.Kind {
-	case ProbeTimeout, ProbeDeadNeighbour:
-		if err := p.targetNS.addAddress(targetLink, targetPrefix()); err != nil {
-			return err
-		}
 	case ProbeNoRoute:
-		return p.proberNS.subnetRoute((*netlink.Handle).RouteAdd, proberLink, proberPrefix())
-	}
-	if p.Kind == ProbeTimeout {
-		if err := p.proberNS.ghost((*netlink.Handle).NeighDel, proberLink, probeAddr().Addr()); err != nil {
-			return err
+		return p.proberNS.subnetRoute((*netlink.Handle).RouteAdd)
+	case ProbeDeadNeighbour:
+		err = p.targetNS.addAddress()
+	case ProbeTimeout:
+		if err = p.targetNS.addAddress(); err == nil {
+			err = p.proberNS.ghost((*netlink.Handle).NeighDel, probeAddr().Addr())
 		}
+	}
+	if err != nil {
+		return err
 	}
 	return p.listen(ctx, behaveAnswer)
 }
@@ -169,4 +162,44 @@ func (p *Probe) Close() error {
 	p.prober.stop()
 	p.target.stop()
 	return errors.Join(p.proberNS.close(), p.targetNS.close())
+}
+
+// DefaultTargetsDir is the folder in which a running Kernosis looks for probe targets.
+const DefaultTargetsDir = "/run/kernosis/targets.d"
+
+// ProbeTarget is the target of a probe, with what the detector needs to know of it.
+type ProbeTarget struct {
+	Addr        netip.AddrPort
+	Netns       uint32 // inode of the prober's network namespace
+	TargetNetns uint32 // inode of the target's
+	ProberPID   int    // a process in the prober's namespace: the one that connects
+	TargetPID   int    // a process in the target's namespace: the one that listens
+}
+
+// writeTarget writes the target's file into dir atomically, so that no reader sees half of
+// it, and adds it to the record.
+func writeTarget(r *record, dir, name string, t ProbeTarget) error {
+	dir = cmp.Or(dir, DefaultTargetsDir)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("register target: %w", err)
+	}
+	path, err := filepath.Abs(filepath.Join(dir, "inject-"+strconv.Itoa(os.Getpid())+".yaml"))
+	if err != nil {
+		return fmt.Errorf("register target: %w", err)
+	}
+	text := fmt.Sprintf("targets:\n- name: %s\n  address: %q\n  port: %d\n  netns: %d\n  targetNetns: %d\n  slowAfter: %s\n  slowOpeners: %s\n",
+		"inject "+name, t.Addr.Addr().String(), t.Addr.Port(), t.Netns, t.TargetNetns, slowAfter, proberName)
+	draft := path + ".tmp"
+	for _, p := range []string{path, draft} {
+		if err := r.will(step{Kind: stepFile, Path: p}); err != nil {
+			return err
+		}
+	}
+	if err = os.WriteFile(draft, []byte(text), 0o644); err == nil {
+		err = os.Rename(draft, path)
+	}
+	if err != nil {
+		return fmt.Errorf("register target: %w", err)
+	}
+	return nil
 }

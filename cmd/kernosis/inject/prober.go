@@ -19,7 +19,6 @@ const probeTimeout = time.Second
 // after the time-out's clock has started.
 const slowAfter = probeTimeout - 50*time.Millisecond
 
-// proberName is the name of the process that probes.
 const proberName = "kn-prober"
 
 // Outcome is how one probe ended, as the prober sees it.
@@ -43,20 +42,15 @@ type Attempt struct {
 	Took    time.Duration `json:"took"`
 }
 
-type proberRequest struct {
-	URL string `json:"url"`
-}
-
 // prober runs the process that probes, in a network namespace of its own.
 func prober([]string) error {
 	if _, err := setComm(proberName); err != nil {
 		return err
 	}
-	return serve(func(q proberRequest) (Attempt, error) { return probe(q.URL), nil })
+	return serve(func(url string) (Attempt, error) { return probe(url), nil })
 }
 
-// probe does what kubelet's HTTP prober does: a new connection, a GET, one
-// time-out for both.
+// probe does what kubelet's HTTP prober does: a new connection, a GET, one time-out for both.
 func probe(url string) Attempt {
 	connected := false
 	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{

@@ -22,8 +22,7 @@ const (
 	behaveIdle   = "idle"   // never accepts; its queue is filled
 )
 
-// targetRequest asks the target to listen on Addr, or to change its behaviour if it
-// already listens.
+// targetRequest asks the target to listen on Addr, or to change its behaviour if it already listens.
 type targetRequest struct {
 	Addr   string `json:"addr"`
 	Behave string `json:"behave"`

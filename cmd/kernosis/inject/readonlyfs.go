@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadonlyFS turns a filesystem read-only: it triggers an error in an ext4 of its own,
-// mounted with errors=remount-ro. Its fields are set before Start. Not safe for concurrent
-// use.
+// ReadonlyFS turns a filesystem read-only: it triggers an error in an ext4 of its own, mounted with
+// errors=remount-ro.
 type ReadonlyFS struct {
 	StateDir string
 	Limit    time.Duration // removed after this, whatever happens; 0 for DefaultLimit
@@ -28,11 +27,7 @@ func (f *ReadonlyFS) Start(ctx context.Context) (err error) {
 	if f.record, err = openRecord(f.StateDir, "readonly-fs", f.Limit); err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("turn a filesystem read-only: %w", err), f.Close())
-		}
-	}()
+	defer func() { ending(&err, "turn a filesystem read-only", f.Close) }()
 	image, err := newImage(f.record, filepath.Join(f.record.dir, "image"), 16<<20)
 	if err != nil {
 		return err
@@ -76,7 +71,6 @@ func (f *ReadonlyFS) Options() (mount, super string, err error) {
 	return mounts[0].Options, mounts[0].VFSOptions, nil
 }
 
-// write creates or overwrites a file.
 func (f *ReadonlyFS) write() error {
 	return os.WriteFile(filepath.Join(f.fs.dir, "file"), []byte("x"), 0o600)
 }
@@ -87,8 +81,7 @@ func (f *ReadonlyFS) Heal(ctx context.Context) (repaired bool, err error) {
 	if f.fs.mount(unix.MS_REMOUNT) == nil && f.write() == nil {
 		return false, nil
 	}
-	// Keep the device open between the mounts, because the kernel detaches it at
-	// its last close.
+	// Keep the device open between the mounts, because the kernel detaches it at its last close.
 	if f.fs.loop.file, err = os.OpenFile(f.fs.loop.path(), os.O_RDWR, 0); err != nil {
 		return false, fmt.Errorf("repair filesystem: %w", err)
 	}
@@ -111,8 +104,4 @@ func (f *ReadonlyFS) Heal(ctx context.Context) (repaired bool, err error) {
 }
 
 // Close unmounts the filesystem and removes everything.
-func (f *ReadonlyFS) Close() error {
-	err := f.record.undo()
-	f.record = nil
-	return err
-}
+func (f *ReadonlyFS) Close() error { return f.record.undo() }

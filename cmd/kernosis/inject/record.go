@@ -2,6 +2,7 @@ package inject
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,38 +20,34 @@ const DefaultStateDir = "/run/kernosis/inject"
 // DefaultLimit is the time limit of a fault whose owner set none.
 const DefaultLimit = 5 * time.Minute
 
-// record lists what a fault has created that would outlive the process, on disk as
-// JSON lines. A step is appended before it is done, so that after a crash the record
-// may have steps that were never done, but never lacks one. The owner holds a lock on
-// the file: a record that can be locked has lost its owner. (A lock and not the
-// process ID, because records may be shared between PID namespaces.) Not safe for
-// concurrent use.
+// record lists what a fault has created that would outlive the process, on disk as JSON lines. A step
+// is appended before it is done, so that after a crash the record may have steps that were never
+// done, but never lacks one. The owner holds a lock on the file: a record that can be locked has lost
+// its owner. (A lock and not the process ID, because records may be shared between PID namespaces.)
+// Not safe for concurrent use.
 type record struct {
 	path  string
 	dir   string // the fault's own, for images and mount points
 	file  *os.File
 	steps []step
 	guard *child
+	done  bool // all is undone
 }
 
 // openRecord creates a record <stateDir>/<pid>-<fault>.jsonl and a directory beside it, and
 // starts its guard, which undoes everything once this process is dead or limit has passed.
 func openRecord(stateDir, fault string, limit time.Duration) (*record, error) {
-	if stateDir == "" {
-		stateDir = DefaultStateDir
-	}
 	if limit <= 0 {
 		limit = DefaultLimit
 	}
-	stateDir, err := filepath.Abs(stateDir)
+	stateDir, err := filepath.Abs(cmp.Or(stateDir, DefaultStateDir))
+	if err == nil {
+		err = os.MkdirAll(stateDir, 0o755)
+	}
+	if err == nil { // paths in mountinfo and sysfs have no symlinks, so ours must not have any either
+		stateDir, err = filepath.EvalSymlinks(stateDir)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("open record: %w", err)
-	}
-	// Paths in mountinfo and sysfs have no symlinks, so ours must not have any either.
-	if err := os.MkdirAll(stateDir, 0o755); err != nil {
-		return nil, fmt.Errorf("open record: %w", err)
-	}
-	if stateDir, err = filepath.EvalSymlinks(stateDir); err != nil {
 		return nil, fmt.Errorf("open record: %w", err)
 	}
 	base := filepath.Join(stateDir, strconv.Itoa(os.Getpid())+"-"+fault)
@@ -83,11 +80,7 @@ func (r *record) begin(limit time.Duration) error {
 
 // will records a step that is about to be done.
 func (r *record) will(s step) error {
-	line, err := json.Marshal(s)
-	if err != nil {
-		return fmt.Errorf("record %s %s: %w", s.Kind, s.Path, err)
-	}
-	if _, err := r.file.Write(append(line, '\n')); err != nil {
+	if err := json.NewEncoder(r.file).Encode(s); err != nil {
 		return fmt.Errorf("record %s %s: %w", s.Kind, s.Path, err)
 	}
 	r.steps = append(r.steps, s)
@@ -106,16 +99,16 @@ func (r *record) mkdir(path string) error {
 // continues after errors and joins them; with an error the record stays for [Cleanup].
 // Calling it again undoes what is left.
 func (r *record) undo() error {
-	if r == nil {
+	if r == nil || r.done {
 		return nil
 	}
 	err := undoSteps(r.steps)
 	if err == nil {
-		err = os.Remove(r.path)
-		if errors.Is(err, os.ErrNotExist) {
+		if err = os.Remove(r.path); errors.Is(err, os.ErrNotExist) {
 			err = nil // the guard was first
 		}
 	}
+	r.done = err == nil
 	_ = r.file.Close() // also releases the lock; the steps have been undone, or the file stays
 	if r.guard != nil {
 		r.guard.stop()

@@ -24,9 +24,8 @@ type Task struct {
 
 func (t Task) String() string { return fmt.Sprintf("%s[%d]", t.Comm, t.PID) }
 
-// setComm names the calling process and locks the calling goroutine to its thread, which gets
-// the same name, because faults are reported with the name of the affected thread. It returns
-// the thread.
+// setComm names the calling process and locks the calling goroutine to its thread, which gets the
+// same name, because faults are reported with the name of the affected thread. It returns the thread.
 func setComm(comm string) (Task, error) {
 	runtime.LockOSThread()
 	// /proc/self/comm is the main thread's, PR_SET_NAME the calling thread's.
@@ -46,8 +45,7 @@ func (t Task) State() (byte, error) {
 	return stat.State, err
 }
 
-// WaitChannel returns the kernel function the task sleeps in, or "" if the kernel doesn't
-// report it.
+// WaitChannel returns the kernel function the task sleeps in, or "" if the kernel doesn't report it.
 func (t Task) WaitChannel() string {
 	channel, _ := hostfs.New("/").WaitChannel(t.TID)
 	return channel
@@ -100,7 +98,6 @@ func waitFor(ctx context.Context, limit time.Duration, what string, cond func() 
 	}
 }
 
-// pause waits for d or until ctx is done.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
