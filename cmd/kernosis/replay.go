@@ -21,7 +21,6 @@ import (
 	"github.com/kernosis/kernosis/detector/npd"
 )
 
-// replayFlags are the flags of the command.
 type replayFlags struct {
 	rules, mutes, format, log, boot, until string
 	output                                 *output.Format
@@ -69,7 +68,6 @@ func (f *replayFlags) config() (replay.Config, error) {
 	if cfg.Format = replay.Format(f.format); f.format != "" && !slices.Contains(replay.Formats(), cfg.Format) {
 		return cfg, fmt.Errorf("--format: %q: want one of %s", f.format, formatNames())
 	}
-	cfg.Written = time.Now() // for the standard input
 	if f.boot != "" {
 		if cfg.Boot, err = time.Parse(time.RFC3339, f.boot); err != nil {
 			return cfg, fmt.Errorf("boot: %q: want a time such as 2026-01-02T15:04:05Z", f.boot)
@@ -165,8 +163,7 @@ func (f *replayFlags) run(path string, stdin io.Reader, stdout, stderr io.Writer
 		cfg.Format = replay.Journal // also of a segment that is empty or has only part of a line
 	}
 	out := bufio.NewWriter(stdout)
-	var r *replay.Replay
-	w := replay.NewText(out, f.verbose, func() bool { return r.SinceBoot() })
+	w := replay.NewText(out, f.verbose)
 	if f.output.Is(output.JSON) {
 		w = replay.NewJSON(out, f.verbose)
 	}
@@ -178,11 +175,8 @@ func (f *replayFlags) run(path string, stdin io.Reader, stdout, stderr io.Writer
 			cfg.Note(note)
 		}
 	}
-	r = replay.New(cfg)
+	r := replay.New(cfg)
 	for _, p := range paths {
-		if info, err := os.Stat(p); err == nil {
-			r.SetWritten(info.ModTime())
-		}
 		err := replayFile(r, p, stdin)
 		if folder && errors.Is(err, fs.ErrNotExist) {
 			continue // a running agent has removed it
@@ -209,14 +203,18 @@ func (f *replayFlags) run(path string, stdin io.Reader, stdout, stderr io.Writer
 
 func replayFile(r *replay.Replay, path string, stdin io.Reader) error {
 	if path == "-" {
-		return r.File(replay.StandardInput, stdin)
+		return r.File(replay.StandardInput, time.Now(), stdin)
 	}
 	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	return r.File(path, file)
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	return r.File(path, info.ModTime(), file)
 }
 
 // replayed returns the files to replay for a path. For a journal's folder, or a state directory with

@@ -51,12 +51,11 @@ const sniffed = 100
 
 var errDetect = fmt.Errorf("format %w: no line is a journal entry, a record of /dev/kmsg, a line of dmesg with a time, of a syslog file, or of journalctl -o export or json; --format sets one (plain reads any text), --npd reads a file as a filelog monitor describes it", ErrFormat)
 
-// detect returns the most frequent format of the first lines, and how many lines have it; "" if no
-// line has one.
-func detect(data []byte, of func(line []byte) Format) (best Format, most int) {
+// detect returns the most frequent format of the first lines, including the formats of filelog monitors.
+func (r *Replay) detect(head []byte) (Format, error) {
 	counts := make(map[Format]int)
 	n := 0
-	for line := range bytes.Lines(data) {
+	for line := range bytes.Lines(head) {
 		line = bytes.TrimSuffix(line, []byte{'\n'})
 		if len(bytes.TrimSpace(line)) == 0 || line[0] == ' ' {
 			continue // continues the previous line in all formats
@@ -64,17 +63,23 @@ func detect(data []byte, of func(line []byte) Format) (best Format, most int) {
 		if n++; n > sniffed {
 			break
 		}
-		counts[of(line)]++
+		counts[formatOf(line)]++
+		if _, err := r.filelog(line); err == nil {
+			counts[Filelog]++
+		}
 	}
+	best, most := Format(""), 0
 	for _, f := range Formats() {
 		if counts[f] > most {
 			best, most = f, counts[f]
 		}
 	}
-	return best, most
+	if best == "" {
+		return "", errDetect
+	}
+	return best, nil
 }
 
-// formatOf returns the first format that the line matches, or "".
 func formatOf(line []byte) Format {
 	for _, f := range Formats() {
 		if f.is(line) {
@@ -84,7 +89,6 @@ func formatOf(line []byte) Format {
 	return ""
 }
 
-// is reports whether the line matches the format.
 func (f Format) is(line []byte) bool {
 	switch f {
 	case Journal:
@@ -104,7 +108,6 @@ func (f Format) is(line []byte) bool {
 	return err == nil
 }
 
-// line is one line of the kernel's log.
 type line struct {
 	// stamp is the time since boot in formats that count from boot, else since 1970.
 	stamp time.Duration
@@ -125,7 +128,6 @@ type line struct {
 
 var errLine = errors.New("no time where one should be")
 
-// parse reads one line of a dump.
 func (f Format) parse(b []byte) (line, error) {
 	if f == Kmsg {
 		var r hostfs.KernelRecord
@@ -145,7 +147,6 @@ func (f Format) parse(b []byte) (line, error) {
 		l.stamp, b, ok = bracketed(b)
 	case DmesgISO:
 		l.stamp, b, ok = iso(b)
-	case Journal, JournalExport, JournalJSON, Syslog, Kmsg, Filelog, Plain:
 	}
 	if !ok {
 		return line{}, errLine

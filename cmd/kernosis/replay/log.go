@@ -70,13 +70,12 @@ func (r *Replay) moment(stamp time.Duration) event.Moment {
 	return event.Moment{Wall: r.base().Add(stamp), Boot: stamp}
 }
 
-// logLine replays one line of a dump.
 func (r *Replay) logLine(b []byte) {
 	var l line
 	var err error
 	switch r.sum.Format {
 	case Syslog:
-		l, err = parseSyslog(b, r.cfg.Written)
+		l, err = parseSyslog(b, r.written)
 		l.further = r.have && l.printed != 0 && l.printed == r.last.printed
 	case Filelog:
 		l, err = r.filelog(b)
@@ -196,6 +195,5 @@ func (r *Replay) event(l *line, now time.Time, log string, hits *logpattern.Hits
 	return ev
 }
 
-// SinceBoot reports whether times are shown as time since boot, because the time of boot is
-// unknown.
-func (r *Replay) SinceBoot() bool { return r.sum.Format.sinceBoot() && r.cfg.Boot.IsZero() }
+// sinceBoot reports whether times are shown as time since boot, because the time of boot is unknown.
+func (r *Replay) sinceBoot() bool { return r.sum.Format.sinceBoot() && r.cfg.Boot.IsZero() }

@@ -28,7 +28,6 @@ type Monitors struct {
 	set  *npd.Set
 }
 
-// monitor is a log that monitors read.
 type monitor struct {
 	npd.LogSource
 	lines *file.Parser // for a filelog
@@ -129,7 +128,6 @@ func (m *monitor) missing(f Format) string {
 	return ""
 }
 
-// view is a monitor's log in one replay.
 type view struct {
 	*monitor
 	matchers  matchers
@@ -176,7 +174,7 @@ func (v *view) matcher(set *logpattern.Set, l *line) *logpattern.Matcher {
 // same text as the log itself.
 func (r *Replay) viewed(l *line, now time.Time) (found []*event.Event, same bool) {
 	for _, v := range r.views {
-		text, ok := v.wants(l, r.cfg.Written)
+		text, ok := v.wants(l, r.written)
 		if !ok || v.Name == r.log() && v.Plugin != plugFile {
 			continue // the log itself is matched anyway
 		}
@@ -207,7 +205,7 @@ func (r *Replay) filelog(b []byte) (line, error) {
 		if v.times == nil {
 			continue
 		}
-		if _, at, _, err := v.times.Parse(b, r.cfg.Written); err == nil && sane(at) {
+		if _, at, _, err := v.times.Parse(b, r.written); err == nil && sane(at) {
 			return line{stamp: time.Duration(at.UnixNano()), level: -1, facility: -1, text: b, raw: b}, nil
 		}
 	}
@@ -215,24 +213,6 @@ func (r *Replay) filelog(b []byte) (line, error) {
 }
 
 var errFilelog = errors.New("not the time that timestamp and timestampFormat of a filelog monitor describe")
-
-// detect returns the format of most of the first lines, including the formats of filelog monitors.
-func (r *Replay) detect(head []byte) (Format, error) {
-	best, n := detect(head, formatOf)
-	_, m := detect(head, func(b []byte) Format {
-		if _, err := r.filelog(b); err != nil {
-			return ""
-		}
-		return Filelog
-	})
-	if m > n {
-		return Filelog, nil
-	}
-	if best == "" {
-		return "", errDetect
-	}
-	return best, nil
-}
 
 // printViews reports monitors that could read no line, or not all lines.
 func (r *Replay) printViews() {

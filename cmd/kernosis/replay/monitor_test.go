@@ -33,7 +33,7 @@ func monitored(t testing.TB, layers []fs.FS, monitors ...string) replay.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := replay.Config{Written: time.Date(2026, time.November, 24, 0, 0, 0, 0, time.UTC)}
+	var cfg replay.Config
 	if cfg.Monitors, err = replay.NewMonitors(files, under); err != nil {
 		t.Fatal(err)
 	}
@@ -42,6 +42,9 @@ func monitored(t testing.TB, layers []fs.FS, monitors ...string) replay.Config {
 	}
 	return cfg
 }
+
+// lateNovember is when the files were last written.
+var lateNovember = time.Date(2026, time.November, 24, 0, 0, 0, 0, time.UTC)
 
 // TestMonitorsChooseLines: a monitor reads the same lines of a log as in node-problem-detector.
 func TestMonitorsChooseLines(t *testing.T) {
@@ -115,16 +118,15 @@ func TestMonitorsChooseLines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := monitored(t, nil, strings.Split(tt.monitor, "\x01")...)
 			var out, notes strings.Builder
-			var r *replay.Replay
 			cfg.Note = func(note string) { fmt.Fprintln(&notes, note) }
 			cfg.Bad = func(file string, line int, err error) { fmt.Fprintf(&notes, "%s:%d: %v\n", file, line, err) }
-			w := replay.NewText(&out, false, func() bool { return r.SinceBoot() })
+			w := replay.NewText(&out, false)
 			cfg.Step = w.Step
 			for _, note := range cfg.Monitors.Notes {
 				cfg.Note(note)
 			}
-			r = replay.New(cfg)
-			if err := r.File("input", strings.NewReader(tt.input)); err != nil {
+			r := replay.New(cfg)
+			if err := r.File("input", lateNovember, strings.NewReader(tt.input)); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := r.End(); err != nil {
@@ -180,7 +182,7 @@ rules:
 	entry := func(fields string) string {
 		return "__CURSOR=s=a;i=1\n__REALTIME_TIMESTAMP=1767362645000001\n" + fields + "\n\n"
 	}
-	if err := r.File("input", strings.NewReader(
+	if err := r.File("input", lateNovember, strings.NewReader(
 		entry("_TRANSPORT=kernel\nSYSLOG_IDENTIFIER=kernel\nMESSAGE=Killed process 1 (a)")+
 			entry("_TRANSPORT=kernel\nSYSLOG_IDENTIFIER=kernel\nMESSAGE=Killed process 2 (b)")+
 			entry("_TRANSPORT=stdout\nSYSLOG_IDENTIFIER=app\nMESSAGE=Killed process 3 (c)"))); err != nil {
@@ -202,7 +204,7 @@ func TestMonitorsKeepTheirLinesTogether(t *testing.T) {
 		"filelog": "{" + filelog + `"pluginConfig": {"timestamp": "^.{15}", "message": "kernel: \\[.*\\] (.*)", "timestampFormat": "Jan _2 15:04:05"}, ` + rules,
 	} {
 		r := replay.New(monitored(t, nil, "m.json\x00"+monitor))
-		if err := r.File("input", strings.NewReader("Nov 23 22:31:00 node kernel: [  123.000001] first\n"+
+		if err := r.File("input", lateNovember, strings.NewReader("Nov 23 22:31:00 node kernel: [  123.000001] first\n"+
 			"Nov 23 22:31:00 node app[1]: between\nNov 23 22:31:00 node kernel: [  123.000002] second\n")); err != nil {
 			t.Fatal(err)
 		}
@@ -219,7 +221,7 @@ func TestMonitorsThatReadNothing(t *testing.T) {
 		"Nov 23 22:31:02 node dockerd[12]: text\n": problem.False,
 	} {
 		r := replay.New(monitored(t, nil, dockerMonitor))
-		if err := r.File("input", strings.NewReader(input)); err != nil {
+		if err := r.File("input", lateNovember, strings.NewReader(input)); err != nil {
 			t.Fatal(err)
 		}
 		sum, err := r.End()

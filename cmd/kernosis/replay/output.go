@@ -20,20 +20,17 @@ type Writer interface {
 }
 
 // NewText returns a Writer of lines for people. Verbose also shows inputs without effect, muted
-// problems, and all conditions at the end. If sinceBoot returns true, times are written as time
-// since boot, as in the kernel's log.
-func NewText(w io.Writer, verbose bool, sinceBoot func() bool) Writer {
-	return &text{w: w, verbose: verbose, sinceBoot: sinceBoot}
-}
+// problems, and all conditions at the end.
+func NewText(w io.Writer, verbose bool) Writer { return &text{w: w, verbose: verbose} }
 
 type text struct {
-	w         io.Writer
-	verbose   bool
-	sinceBoot func() bool
+	w       io.Writer
+	verbose bool
 }
 
-func (t *text) time(at time.Time) string {
-	if t.sinceBoot() {
+// timeText formats a time, or the time since boot as in the kernel's log.
+func timeText(at time.Time, sinceBoot bool) string {
+	if sinceBoot {
 		return fmt.Sprintf("[%12.6f]", float64(at.UnixNano()/1000)/1e6)
 	}
 	return at.UTC().Format("2006-01-02T15:04:05.000Z")
@@ -41,7 +38,7 @@ func (t *text) time(at time.Time) string {
 
 func (t *text) Step(s *Step) error {
 	var b strings.Builder
-	at := t.time(s.Now)
+	at := timeText(s.Now, s.SinceBoot)
 	if t.verbose && s.Started {
 		fmt.Fprintf(&b, "%s %s:%d: the agent started\n", at, s.File, s.Line)
 	}
@@ -124,7 +121,7 @@ func (t *text) Summary(s *Summary) error {
 		fmt.Fprintf(&b, "still there: %s %s [%s] (x%d)\n", p.Reason, p.Message, p.Rule, p.Count)
 	}
 	fmt.Fprintf(&b, "%d lines of %s, %s to %s: %d events, fired %d times, resolved %d times, %d bad lines",
-		s.Lines, s.Format, t.time(s.From), t.time(s.To), s.Events, s.Firing, s.Resolved, s.Bad)
+		s.Lines, s.Format, timeText(s.From, s.SinceBoot), timeText(s.To, s.SinceBoot), s.Events, s.Firing, s.Resolved, s.Bad)
 	if s.Differences > 0 {
 		fmt.Fprintf(&b, ", %d differences", s.Differences)
 	}

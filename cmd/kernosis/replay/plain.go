@@ -10,7 +10,6 @@ import (
 	"github.com/kernosis/kernosis/collector/logs/file"
 )
 
-// timeFormat is a format of times.
 type timeFormat struct {
 	before string // expression for what precedes the time
 	expr   string // expression that finds the time
@@ -77,7 +76,7 @@ func (p *plain) time(b []byte, written time.Time) (at time.Time, ok bool) {
 // plainLine reads a line. A line without a time gets the time of the line before it.
 func (r *Replay) plainLine(b []byte) line {
 	l := line{level: -1, facility: -1, text: b, raw: b, origin: r.file}
-	switch at, ok := r.plain.time(b, r.cfg.Written); {
+	switch at, ok := r.plain.time(b, r.written); {
 	case ok:
 		l.stamp = time.Duration(at.UnixNano())
 	case r.have:
@@ -93,9 +92,9 @@ func (r *Replay) beginPlain(head []byte) (err error) {
 	if r.plain, err = newPlain(); err != nil {
 		return err
 	}
-	r.plain.first = r.cfg.Written
+	r.plain.first = r.written
 	for b := range bytes.Lines(head) {
-		if at, ok := r.plain.time(b, r.cfg.Written); ok {
+		if at, ok := r.plain.time(b, r.written); ok {
 			r.plain.first = at
 			break
 		}

@@ -34,9 +34,6 @@ type Config struct {
 	Log string
 	// Monitors are node-problem-detector's monitors, whose rules are in Rules; may be nil.
 	Monitors *Monitors
-	// Written is when the file was last written. It is needed because times of a Syslog have no
-	// year, and lines of a Plain file may have no time.
-	Written time.Time
 	// Mutes are in force from the start and replace recorded mutes; nil: use the recorded ones.
 	Mutes *[]problem.Mute
 	// Boot is the wall clock time of boot, for dumps whose times count from it; zero: times are
@@ -73,6 +70,7 @@ type Step struct {
 	Event       *event.Event         `json:"event,omitempty"`
 	Transitions []problem.Transition `json:"transitions,omitempty"`
 	Differs     []string             `json:"differs,omitempty"` // "- recorded" and "+ replayed", as JSON
+	SinceBoot   bool                 `json:"-"`                 // whether times count from boot, see [Summary]
 }
 
 // Summary is the outcome of a replay.
@@ -105,8 +103,9 @@ type Replay struct {
 	ended  bool
 	err    error
 
-	file string
-	line int
+	file    string
+	written time.Time // when the file was last written
+	line    int
 
 	matchers matchers
 	views    []*view
@@ -153,15 +152,14 @@ func (r *Replay) setMutes(now event.Moment) {
 	}
 }
 
-// SetWritten sets when the next file was last written, see [Config].Written.
-func (r *Replay) SetWritten(at time.Time) { r.cfg.Written = at }
-
 // StandardInput is the file name used for the standard input.
 const StandardInput = "standard input"
 
-// File replays one file. Files of a journal must be replayed in order. An error of
-// [Config].Step ends the replay.
-func (r *Replay) File(name string, in io.Reader) error {
+// File replays one file, which was last written at a time: times of a Syslog have no year, and lines of
+// a Plain file may have no time. Files of a journal must be replayed in order. An error of [Config].Step
+// ends the replay.
+func (r *Replay) File(name string, written time.Time, in io.Reader) error {
+	r.file, r.written, r.line, r.have = name, written, 0, false
 	br := bufio.NewReaderSize(in, 256<<10)
 	head, err := br.Peek(256 << 10)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -172,7 +170,6 @@ func (r *Replay) File(name string, in io.Reader) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	r.file, r.line, r.have = name, 0, false
 	if r.sum.Format == Plain {
 		if err := r.beginPlain(head); err != nil {
 			return err
@@ -206,8 +203,7 @@ func (r *Replay) File(name string, in io.Reader) error {
 
 var errTooLong = fmt.Errorf("line is longer than %d bytes", maxLine)
 
-// readLine returns the next line without its end. It skips the whole of a line that is too
-// long.
+// readLine returns the next line without its end. It skips the whole of a line that is too long.
 func readLine(br *bufio.Reader) ([]byte, error) {
 	var long []byte
 	tooLong := false
@@ -320,9 +316,9 @@ func (r *Replay) step(s *Step) {
 			r.sum.Firing++
 		case problem.Resolved:
 			r.sum.Resolved++
-		case problem.Pending:
 		}
 	}
+	s.SinceBoot = r.sinceBoot()
 	if r.err == nil && r.cfg.Step != nil {
 		r.err = r.cfg.Step(s)
 	}
@@ -342,7 +338,7 @@ func (r *Replay) End() (Summary, error) {
 	}
 	r.countErrors()
 	r.printViews()
-	r.sum.SinceBoot = r.SinceBoot()
+	r.sum.SinceBoot = r.sinceBoot()
 	r.sum.Problems = []problem.Problem{}
 	for _, p := range r.engine.Problems() {
 		if p.State == problem.Firing {

@@ -31,19 +31,18 @@ func ruleSet(t testing.TB, yaml []byte) *detector.RuleSet {
 	return set
 }
 
-// output replays data, and returns all output.
-func output(t testing.TB, cfg replay.Config, data []byte, json bool) string {
+// output replays data that was last written at a time, and returns all output.
+func output(t testing.TB, cfg replay.Config, written time.Time, data []byte, json bool) string {
 	t.Helper()
 	var out bytes.Buffer
-	var r *replay.Replay
-	w := replay.NewText(&out, true, func() bool { return r.SinceBoot() })
+	w := replay.NewText(&out, true)
 	if json {
 		w = replay.NewJSON(&out, false)
 	}
 	cfg.Step = w.Step
 	cfg.Bad = func(file string, line int, err error) { fmt.Fprintf(&out, "%s:%d: %v\n", file, line, err) }
-	r = replay.New(cfg)
-	if err := r.File("input", bytes.NewReader(data)); err != nil {
+	r := replay.New(cfg)
+	if err := r.File("input", written, bytes.NewReader(data)); err != nil {
 		return err.Error() + "\n"
 	}
 	sum, err := r.End()
@@ -72,13 +71,14 @@ func TestGolden(t *testing.T) {
 			for _, f := range archive.Files {
 				files[f.Name] = f.Data
 			}
-			cfg := replay.Config{Rules: ruleSet(t, files["rules.yaml"]), Compare: true, Written: time.Date(2026, time.January, 2, 0, 0, 0, 0, time.UTC)}
+			cfg := replay.Config{Rules: ruleSet(t, files["rules.yaml"]), Compare: true}
+			written := time.Date(2026, time.January, 2, 0, 0, 0, 0, time.UTC)
 			if strings.HasPrefix(filepath.Base(path), string(replay.Plain)) {
 				cfg.Format = replay.Plain // it is never detected
 			}
 			for _, name := range []string{"text", "json"} {
-				have := output(t, cfg, files["input"], name == "json")
-				if again := output(t, cfg, files["input"], name == "json"); again != have {
+				have := output(t, cfg, written, files["input"], name == "json")
+				if again := output(t, cfg, written, files["input"], name == "json"); again != have {
 					t.Errorf("%s: twice is not the same:\n%s", name, cmp.Diff(have, again))
 				}
 				if _, ok := files[name]; *update && !ok {
@@ -135,7 +135,7 @@ func TestUntilBootAndMutes(t *testing.T) {
 			return nil
 		}
 		r := replay.New(c.cfg)
-		if err := r.File("f", strings.NewReader(bugs)); err != nil {
+		if err := r.File("f", time.Time{}, strings.NewReader(bugs)); err != nil {
 			t.Fatal(err)
 		}
 		sum, err := r.End()
@@ -168,7 +168,7 @@ rules:
 		json1 + json2: 0, json1 + json2 + json3: 1,
 	} {
 		r := replay.New(replay.Config{Rules: set, Mutes: &muted})
-		if err := r.File("f", strings.NewReader(input)); err != nil {
+		if err := r.File("f", time.Time{}, strings.NewReader(input)); err != nil {
 			t.Fatal(err)
 		}
 		sum, err := r.End()
@@ -186,14 +186,14 @@ rules:
 func TestBadInput(t *testing.T) {
 	set := ruleSet(t, []byte(countRules))
 	for _, data := range []string{"", "\n\n", "nothing of this\nhas a time\n", "\x00\xff\n"} {
-		if err := replay.New(replay.Config{Rules: set}).File("f", strings.NewReader(data)); !errors.Is(err, replay.ErrFormat) {
+		if err := replay.New(replay.Config{Rules: set}).File("f", time.Time{}, strings.NewReader(data)); !errors.Is(err, replay.ErrFormat) {
 			t.Errorf("%q: %v", data, err)
 		}
 	}
 	// A line of any length is skipped, and the next lines are read.
 	var bad []string
 	r := replay.New(replay.Config{Rules: set, Bad: func(_ string, line int, err error) { bad = append(bad, fmt.Sprint(line, err)) }})
-	if err := r.File("f", strings.NewReader(bugs+strings.Repeat("x", 5<<20)+"\n[  301.000000] BUG 4")); err != nil {
+	if err := r.File("f", time.Time{}, strings.NewReader(bugs+strings.Repeat("x", 5<<20)+"\n[  301.000000] BUG 4")); err != nil {
 		t.Fatal(err)
 	}
 	sum, err := r.End()
@@ -203,7 +203,7 @@ func TestBadInput(t *testing.T) {
 	// An error of Step ends the replay.
 	broken := errors.New("pipe is broken")
 	r = replay.New(replay.Config{Rules: set, Step: func(*replay.Step) error { return broken }})
-	if err := r.File("f", strings.NewReader(bugs)); !errors.Is(err, broken) {
+	if err := r.File("f", time.Time{}, strings.NewReader(bugs)); !errors.Is(err, broken) {
 		t.Errorf("%v", err)
 	}
 }
@@ -237,8 +237,8 @@ func FuzzFile(f *testing.F) {
 		for _, format := range append(replay.Formats(), "") {
 			for _, cfg := range []replay.Config{{Rules: set, Compare: true}, monitors} {
 				cfg.Format = format
-				have := output(t, cfg, data, false)
-				if again := output(t, cfg, data, false); again != have {
+				have := output(t, cfg, lateNovember, data, false)
+				if again := output(t, cfg, lateNovember, data, false); again != have {
 					t.Errorf("%s: twice is not the same:\n%s", format, cmp.Diff(have, again))
 				}
 				if i := strings.IndexAny(have, "\x1b\u202e\x7f\r"); i >= 0 {
