@@ -154,7 +154,6 @@ func (e *Endpoint) degraded(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// families has metrics by name.
 type families map[string]*dto.MetricFamily
 
 func (e *Endpoint) metrics(ctx context.Context) (families, error) {

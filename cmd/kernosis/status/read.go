@@ -218,7 +218,6 @@ func (g *reading) ofProcess(pid int) error {
 	return nil
 }
 
-// seconds converts seconds since 1970 to a time.
 func seconds(s float64) time.Time {
 	whole, part := math.Modf(s)
 	return time.Unix(int64(whole), int64(part*1e9))

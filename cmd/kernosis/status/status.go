@@ -6,6 +6,7 @@ package status
 import (
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -130,28 +131,46 @@ type Unread struct {
 	Why  string `json:"why"`
 }
 
-// outcome returns the outcome of the state; findings says whether the agent's results could be read.
-func (s *State) outcome(findings bool) Outcome {
-	if !s.Agent.Running || !findings {
+// outcome returns the outcome of the state; read says whether the agent's results could be read.
+func (s *State) outcome(read bool) Outcome {
+	if !s.Agent.Running || !read {
 		return Unknown
 	}
-	if s.Agent.Health != "" && s.Agent.Health != healthy {
+	if len(s.findings()) > 0 {
 		return Problems
 	}
-	for i := range s.Problems {
-		if s.Problems[i].counts() {
-			return Problems
+	return Healthy
+}
+
+// findings returns what makes the state unhealthy: a few words for each kind of finding.
+func (s *State) findings() []string {
+	var out []string
+	count := func(n int, noun, state string) {
+		if n > 0 {
+			out = append(out, display.Count(n, noun)+" "+state)
 		}
 	}
-	for _, c := range s.Conditions {
-		if c.Status != problem.False {
-			return Problems
+	if h := s.Agent.Health; h != "" && h != healthy {
+		out = append(out, "the agent is not healthy")
+	}
+	firing, blind := 0, 0
+	for i := range s.Problems {
+		if s.Problems[i].counts() {
+			firing++
 		}
 	}
 	for _, source := range s.Sources {
 		if source.State == Blind {
-			return Problems
+			blind++
 		}
 	}
-	return Healthy
+	conditions := map[problem.Status]int{}
+	for _, c := range s.Conditions {
+		conditions[c.Status]++
+	}
+	count(firing, "problem", "firing")
+	count(conditions[problem.True], "condition", "True")
+	count(conditions[problem.Unknown], "condition", "Unknown")
+	count(blind, "source", "blind")
+	return out
 }

@@ -24,7 +24,6 @@ type View struct {
 // label is the width of the column of labels.
 const label = 12
 
-// page writes a state.
 type page struct {
 	*State
 	View
@@ -167,7 +166,6 @@ func (p *page) head() {
 		verdict = p.Colours.Bad(verdict)
 	case Unknown:
 		verdict = p.Colours.Doubtful(verdict)
-	case Healthy:
 	}
 	fmt.Fprintf(&p.b, "%s: %s\n", subject, verdict)
 }
@@ -181,35 +179,7 @@ func (p *page) summary() string {
 	case p.Outcome == Unknown:
 		return "unknown: an agent is running, but its state can't be read"
 	}
-	var parts []string
-	count := func(n int, noun, state string) {
-		if n > 0 {
-			parts = append(parts, display.Count(n, noun)+" "+state)
-		}
-	}
-	if h := p.Agent.Health; h != "" && h != healthy {
-		parts = append(parts, "the agent is not healthy")
-	}
-	firing, blind := 0, 0
-	for i := range p.State.Problems {
-		if p.State.Problems[i].counts() {
-			firing++
-		}
-	}
-	for _, s := range p.Sources {
-		if s.State == Blind {
-			blind++
-		}
-	}
-	status := map[problem.Status]int{}
-	for _, c := range p.Conditions {
-		status[c.Status]++
-	}
-	count(firing, "problem", "firing")
-	count(status[problem.True], "condition", "True")
-	count(status[problem.Unknown], "condition", "Unknown")
-	count(blind, "source", "blind")
-	return strings.Join(parts, ", ")
+	return strings.Join(p.findings(), ", ")
 }
 
 // agent writes whether the agent runs, and its details.
