@@ -1,11 +1,16 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/agent"
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/collector/document"
 )
 
 func newRun() *cobra.Command {
@@ -18,17 +23,19 @@ feature, run reports what is missing and runs the rest.`,
 		Example: `  sudo kernosis run
   sudo kernosis run -o json --rules-dir /etc/kernosis/rules --target 10.0.0.7:8080`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := agent.Load(cmd.Flags(), os.Environ())
-			if err != nil {
-				return err
-			}
-			return agent.Run(cmd.Context(), version, cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		RunE: runAgent,
 	}
 	agent.RunFlags(cmd.Flags())
 	completeSettings(cmd)
 	return cmd
+}
+
+func runAgent(cmd *cobra.Command, _ []string) error {
+	cfg, err := agent.Load(cmd.Flags(), os.Environ())
+	if err != nil {
+		return err
+	}
+	return agent.Run(cmd.Context(), version, cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
 }
 
 func newAgentCommand() *cobra.Command {
@@ -42,21 +49,111 @@ metrics and /conditions. See docs/npd.md and docs/configuration.md.`,
   kernosis agent --config /etc/kernosis/config.yaml --config.system-log-monitor /config/kernel-monitor.json`,
 		Args:    cobra.NoArgs,
 		Version: version, // adds --version, as node-problem-detector has it
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := agent.Load(cmd.Flags(), os.Environ())
-			if err != nil {
-				return err
-			}
-			if err := cfg.ReadNPD(); err != nil {
-				return err
-			}
-			if err := cfg.Connect(version); err != nil {
-				return err
-			}
-			return agent.Run(cmd.Context(), version, cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		RunE:    runAgent,
 	}
 	agent.Flags(cmd.Flags())
 	completeSettings(cmd)
 	return cmd
+}
+
+func newConfig() *cobra.Command {
+	cmd := &cobra.Command{Use: "config", Short: "Show the configuration"}
+	cmd.AddCommand(newConfigPrint())
+	return cmd
+}
+
+func newConfigPrint() *cobra.Command {
+	var of string
+	var format *output.Format
+	cmd := &cobra.Command{
+		Use:   "print",
+		Short: "Print the effective configuration and where each value comes from",
+		Long: `Print the configuration that "kernosis agent" (or "kernosis run", with --for run)
+gets from the same flags, environment and file. The output is a valid configuration
+file; a comment names the source of each value. --as table and --as json have the source
+of each value too; -o is a setting of the agent.`,
+		Example: `  kernosis config print --config /etc/kernosis/config.yaml
+  kernosis config print --for run --as table | grep -v default`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch of {
+			case "agent":
+			case "run":
+				if err := onlyOfRun(cmd); err != nil {
+					return err
+				}
+			default:
+				return fmt.Errorf("for: %q: want agent or run", of)
+			}
+			cfg, err := agent.Load(cmd.Flags(), os.Environ())
+			if err != nil {
+				return err
+			}
+			if of == "run" {
+				cfg.DropDefaultServices()
+			}
+			for _, w := range cfg.Warnings() {
+				fmt.Fprintln(cmd.ErrOrStderr(), "kernosis: warning:", w)
+			}
+			return output.Failed(printConfig(cmd.OutOrStdout(), &cfg, format))
+		},
+	}
+	agent.Flags(cmd.Flags())
+	completeSettings(cmd)
+	cmd.Flags().StringVar(&of, "for", "agent", "`command` whose defaults are used: agent or run")
+	completeFlag(cmd, "for", func() []string { return []string{"agent", "run"} })
+	format = output.AddFlag(cmd, "as", "", output.YAML, output.Table, output.Wide, output.JSON)
+	return cmd
+}
+
+func printConfig(w io.Writer, c *agent.Config, format *output.Format) error {
+	doc, err := c.Document()
+	if err != nil {
+		return err
+	}
+	if format.Is(output.YAML) {
+		text, err := document.EncodeYAML(doc)
+		if err == nil {
+			_, err = w.Write(text)
+		}
+		return err
+	}
+	settings := []setting{}
+	rows := &output.Rows{}
+	rows.Add("KEY", "VALUE", "FROM")
+	for i := 0; i+1 < len(doc.Content); i += 2 {
+		s := setting{Key: doc.Content[i].Value, From: c.OriginOf(doc.Content[i].Value)}
+		if err := doc.Content[i+1].Decode(&s.Value); err != nil {
+			return fmt.Errorf("%s: %w", s.Key, err)
+		}
+		text, err := json.Marshal(s.Value)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.Key, err)
+		}
+		settings = append(settings, s)
+		rows.Add(s.Key, string(text), s.From)
+	}
+	return format.Write(w, settings, func() error { return rows.Write(w) })
+}
+
+type setting struct {
+	Key   string `json:"key"`
+	Value any    `json:"value"`
+	From  string `json:"from"`
+}
+
+// onlyOfRun sets the defaults of "kernosis run" for the flags that have others in "kernosis agent".
+func onlyOfRun(cmd *cobra.Command) error {
+	run := newRun().Flags()
+	for _, key := range []string{"listen", "report-socket"} {
+		f := cmd.Flags().Lookup(key)
+		if f.Changed {
+			continue
+		}
+		f.DefValue = run.Lookup(key).DefValue
+		if err := f.Value.Set(f.DefValue); err != nil {
+			return err
+		}
+	}
+	return nil
 }

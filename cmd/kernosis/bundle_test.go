@@ -211,13 +211,18 @@ func TestBundleWithoutAgent(t *testing.T) {
 	}
 }
 
-// bundleFiles reads an archive.
+// bundleFiles reads the archive in a file.
 func bundleFiles(t *testing.T, path string) map[string]string {
 	t.Helper()
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return readArchive(t, raw)
+}
+
+func readArchive(t *testing.T, raw []byte) map[string]string {
+	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(raw))
 	if err != nil {
 		t.Fatal(err)
@@ -231,8 +236,8 @@ func bundleFiles(t *testing.T, path string) map[string]string {
 			t.Fatal(err)
 		}
 		text, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
+		if err != nil || h.Mode != 0o600 {
+			t.Fatal(h, err)
 		}
 		_, name, _ := strings.Cut(h.Name, "/")
 		files[name] = string(text)

@@ -78,8 +78,7 @@ func newCheckCommand(use, short, long, example string, run func(*cobra.Command) 
 	return cmd
 }
 
-// answer prints a check program's message, and returns the error that carries its
-// exit code.
+// answer prints a check program's message, and returns the error that carries its exit code.
 func answer(cmd *cobra.Command, code int, text string) error {
 	fmt.Fprintln(cmd.OutOrStdout(), text)
 	if code == checkOK {

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/agent"
-	"github.com/kernosis/kernosis/cmd/kernosis/diagnosis"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/cmd/kernosis/replay"
-	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/resolve"
@@ -69,19 +66,13 @@ func (f *muteFlags) completeRule() []string {
 	if err != nil {
 		return nil
 	}
-	text, err := agent.ReadMutes(path)
-	if err != nil {
-		return nil
-	}
-	list, _, err := detector.ParseMutes(path, text, nil)
-	if err != nil {
-		return nil
-	}
-	muted := map[string]bool{}
+	_, list, _ := readMutes(path) // an unreadable file has no names
+	var muted []string
 	for _, m := range list {
-		muted[m.Rule] = true
+		muted = append(muted, m.Rule)
 	}
-	return slices.Sorted(maps.Keys(muted))
+	slices.Sort(muted)
+	return slices.Compact(muted)
 }
 
 // completeWhere completes the fields of a rule's groupBy.
@@ -101,7 +92,7 @@ func (f *muteFlags) completeWhere(_ *cobra.Command, args []string, _ string) ([]
 
 func runNames(stateDir string) []string {
 	var names []string
-	for _, dir := range diagnosis.Dirs(stateDir) {
+	for _, dir := range agent.RunsDirs(stateDir) {
 		ids, _ := runner.SavedIDs(worker.Checkpoints(dir)) // an unreadable folder has no names
 		names = append(names, ids...)
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net/http"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -14,19 +15,26 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/config"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/diagnose/controller/repair"
+	"github.com/kernosis/kernosis/diagnose/controller/start"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
+	"github.com/kernosis/kernosis/reporter/page"
+	"github.com/kernosis/kernosis/reporter/web"
 )
 
 func newController() *cobra.Command {
@@ -168,4 +176,70 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, log *slog.
 	}
 	defer removeStarts()
 	return m.Start(ctx)
+}
+
+// controllerServer serves metrics and the web page of a controller, with or without leadership.
+type controllerServer struct {
+	address string
+	access  *web.AccessConfig
+	fleet   *fleetNodes
+	log     *slog.Logger
+}
+
+func addServer(m manager.Manager, cfg controllerConfig, fleet *fleetNodes, log *slog.Logger) (remove func(), err error) {
+	to := cfg.Metrics.Access()
+	to.Counts, to.Log = web.NewControllerCounts(), log
+	if to.API, err = kubernetes.NewForConfig(m.GetConfig()); err != nil {
+		return nil, err
+	}
+	if err := ctrlmetrics.Registry.Register(to.Counts); err != nil {
+		return nil, err
+	}
+	remove = func() { ctrlmetrics.Registry.Unregister(to.Counts) }
+	if err := m.Add(&controllerServer{cfg.MetricsListen, to, fleet, log}); err != nil {
+		remove()
+		return nil, err
+	}
+	return remove, nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*controllerServer) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (c *controllerServer) Start(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	pages := page.NewFleet(page.FleetConfig{Version: version, Ended: ctx.Done(), Nodes: c.fleet.read}).Routes()
+	handler := func(a *web.Access) http.Handler { return web.MetricsHandler(ctrlmetrics.Registry, pages, a) }
+	if err := web.ListenAndServe(ctx, g, c.log, c.address, "/metrics", c.access, handler); err != nil {
+		return err
+	}
+	return g.Wait()
+}
+
+// addStarts adds the parts that create Diagnoses from alerts, Events and schedules once their CRDs
+// are installed, and the server that receives alerts.
+func addStarts(m manager.Manager, cfg controllerConfig, installed <-chan struct{}, log *slog.Logger) (func(), error) {
+	part, remove, err := start.Add(m, start.Config{Namespace: cfg.Namespace, Installed: installed, Metrics: ctrlmetrics.Registry, Log: log})
+	if err != nil || cfg.Alerts.Listen == "" {
+		return remove, err
+	}
+	api, err := kubernetes.NewForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
+	if err != nil {
+		remove()
+		return nil, fmt.Errorf("alerts: %w", err)
+	}
+	c := cfg.Alerts.server()
+	c.Taker, c.API, c.Metrics, c.Log = part, api, ctrlmetrics.Registry, log
+	server, err := alerts.New(c)
+	if err != nil {
+		remove()
+		return nil, err
+	}
+	removeAll := func() { server.Close(); remove() }
+	if err := m.Add(server); err != nil {
+		removeAll()
+		return nil, err
+	}
+	return removeAll, nil
 }

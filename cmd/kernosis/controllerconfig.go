@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/config"
+	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
@@ -146,7 +147,6 @@ func (c *controllerConfig) validate() error {
 	return errors.Join(errs...)
 }
 
-// rest returns the client configuration for the API server.
 func (c *controllerConfig) rest() (*rest.Config, error) {
 	to, err := config.RESTConfig("", c.Kubeconfig)
 	if err != nil {
@@ -154,4 +154,47 @@ func (c *controllerConfig) rest() (*rest.Config, error) {
 	}
 	to.QPS, to.Burst, to.UserAgent = c.QPS, c.Burst, "kernosis-controller/"+version
 	return to, nil
+}
+
+// alertsConfig configures how the controller receives alerts.
+type alertsConfig struct {
+	Listen       string   `mapstructure:"alerts-listen" yaml:"alerts-listen"`
+	CertFile     string   `mapstructure:"alerts-cert-file" yaml:"alerts-cert-file"`
+	KeyFile      string   `mapstructure:"alerts-key-file" yaml:"alerts-key-file"`
+	Audience     string   `mapstructure:"alerts-audience" yaml:"alerts-audience"`
+	ClientCAFile string   `mapstructure:"alerts-client-ca-file" yaml:"alerts-client-ca-file"`
+	ClientNames  []string `mapstructure:"alerts-client-names" yaml:"alerts-client-names"`
+	PlainHTTP    bool     `mapstructure:"alerts-plain-http" yaml:"alerts-plain-http"`
+}
+
+func alertsFlags(fs *pflag.FlagSet) {
+	fs.String("alerts-listen", "", "`address` that receives alerts from Alertmanager and Prometheus, such as :20260; empty: none")
+	fs.String("alerts-cert-file", "", "`file` with the certificate for alerts-listen, in PEM; reloaded when it changes")
+	fs.String("alerts-key-file", "", "`file` with its key")
+	fs.String("alerts-audience", alerts.DefaultAudience, "`audience` that senders' tokens must have")
+	fs.String("alerts-client-ca-file", "", "`file` with the CAs of senders' client certificates; empty: only tokens are accepted")
+	fs.StringSlice("alerts-client-names", nil, "accepted `names` in client certificates: common name, DNS name or URI")
+	fs.Bool("alerts-plain-http", false, "receive alerts without TLS, on a loopback address only")
+}
+
+func (c *alertsConfig) check() error {
+	if c.Listen == "" {
+		if c.CertFile != "" || c.KeyFile != "" || c.ClientCAFile != "" || len(c.ClientNames) > 0 || c.PlainHTTP {
+			return errors.New("alerts-listen: must not be empty if other alerts settings are given")
+		}
+		return nil
+	}
+	var errs []error
+	if c.Audience == "" {
+		errs = append(errs, errors.New("alerts-audience: must not be empty"))
+	}
+	server := c.server()
+	return errors.Join(append(errs, server.Check())...)
+}
+
+func (c *alertsConfig) server() alerts.Config {
+	return alerts.Config{
+		Listen: c.Listen, Audience: c.Audience, CertFile: c.CertFile, KeyFile: c.KeyFile, Plain: c.PlainHTTP,
+		ClientCAFile: c.ClientCAFile, ClientNames: c.ClientNames,
+	}
 }

@@ -28,7 +28,6 @@ the results of earlier runs. See docs/diagnose.md.`,
 	return cmd
 }
 
-// setSource holds the flags that select an OperationSet.
 type setSource struct {
 	files   []string
 	shipped string
@@ -126,7 +125,6 @@ Exit code: 0; 2 there is no such set.`,
 	return cmd
 }
 
-// shippedName is a shipped OperationSet in the list of them.
 type shippedName struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`

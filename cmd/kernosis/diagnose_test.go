@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/diagnosis"
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
@@ -166,8 +166,8 @@ func TestDiagnoseAsJSON(t *testing.T) {
 	if code != output.ExitOK || errs != "" {
 		t.Fatalf("exit code %d\n%s", code, errs)
 	}
-	read := func(out string) diagnosis.Document {
-		var d diagnosis.Document
+	read := func(out string) runDocument {
+		var d runDocument
 		if err := json.Unmarshal([]byte(out), &d); err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +188,7 @@ func TestDiagnoseAsJSON(t *testing.T) {
 	if diff := cmp.Diff(d, shown); diff != "" {
 		t.Error(diff)
 	}
-	var list []diagnosis.Document
+	var list []runDocument
 	if _, out, _ = diagnoseCommand(t.Context(), "show", "--state-dir", state, "-o", "json"); json.Unmarshal([]byte(out), &list) != nil || len(list) != 1 || list[0].ID != "d1" {
 		t.Errorf("%s", out)
 	}
@@ -270,7 +270,7 @@ func TestOldRunsAreRemoved(t *testing.T) {
 			t.Fatal(out, errs)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(worker.Checkpoints(diagnosis.Dir(state)), "bad.checkpoint"), []byte("x"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(worker.Checkpoints(agent.RunsDir(state)), "bad.checkpoint"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	code, out, _ := diagnoseCommand(t.Context(), "show", "--state-dir", state)

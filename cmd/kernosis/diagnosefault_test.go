@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/diagnosis"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -20,7 +19,7 @@ import (
 )
 
 // diagnosed runs a shipped set on a real fault.
-func diagnosed(t *testing.T, state, set string, parameters ...string) *diagnosis.Document {
+func diagnosed(t *testing.T, state, set string, parameters ...string) *runDocument {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(time.Minute))
 	defer cancel()
@@ -29,7 +28,7 @@ func diagnosed(t *testing.T, state, set string, parameters ...string) *diagnosis
 		args = append(args, "-p", p)
 	}
 	code, out, errs := diagnoseCommand(ctx, args...)
-	var d diagnosis.Document
+	var d runDocument
 	if err := json.Unmarshal([]byte(out), &d); err != nil {
 		t.Fatalf("exit code %d: %v\n%s%s", code, err, out, errs)
 	}
@@ -43,7 +42,7 @@ func diagnosed(t *testing.T, state, set string, parameters ...string) *diagnosis
 }
 
 // found checks the verdict, the operations of the path, and the excluded causes.
-func found(t *testing.T, d *diagnosis.Document, reason, message, path string, excluded ...string) {
+func found(t *testing.T, d *runDocument, reason, message, path string, excluded ...string) {
 	t.Helper()
 	v := d.Status.Verdict
 	if v == nil || v.Reason != reason || !strings.Contains(v.Message, message) {
@@ -57,7 +56,7 @@ func found(t *testing.T, d *diagnosis.Document, reason, message, path string, ex
 		t.Errorf("path %s, want %s", got, path)
 	}
 	for _, want := range excluded {
-		if !slices.ContainsFunc(d.Excluded, func(e diagnosis.ExcludedCause) bool { return e.Reason == want }) {
+		if !slices.ContainsFunc(d.Excluded, func(e excludedCause) bool { return e.Reason == want }) {
 			t.Errorf("%s is not excluded: %+v", want, d.Excluded)
 		}
 	}
@@ -122,7 +121,7 @@ func TestDiskErrorSetOnFailedWrites(t *testing.T) {
 	}
 	defer fault.Close()
 	device, dir := fault.Device()
-	var d *diagnosis.Document
+	var d *runDocument
 	// The kernel logs ten errors in five seconds for all disks, and drops the rest for good.
 	await.Until(t, "enough failed requests are in the kernel's log", 20*time.Second, func() bool {
 		for range 4 {

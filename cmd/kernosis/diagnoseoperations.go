@@ -65,7 +65,6 @@ func listOperations(w io.Writer, all []operation.Builtin, whole bool) error {
 	return rows.Write(w)
 }
 
-// operationDocument is an operation as JSON or YAML.
 type operationDocument struct {
 	Name         string              `json:"name"`
 	Effect       operation.Effect    `json:"effect"`

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -16,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/diagnosis"
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
@@ -28,7 +29,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
-// diagnoseRun holds the arguments and flags of the command.
 type diagnoseRun struct {
 	source       setSource
 	parameters   []string
@@ -108,7 +108,7 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 		id := plan.ByController[0]
 		return fmt.Errorf("run: node %d (%s) changes API objects, which only the controller of a cluster does; omit --allow-repairs for a dry run", id, plan.Graph.Node(id).Operation)
 	}
-	dir, unlock, err := diagnosis.Lock(c.stateDir, c.id)
+	dir, unlock, err := lockRuns(c.stateDir, c.id)
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
@@ -121,7 +121,7 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 	for id := range effects {
 		effects[id] = plan.Effect(id)
 	}
-	return c.execute(cmd, &diagnosis.View{Dir: dir, Graph: d.Graph, Effects: effects, Parameters: d.Parameters, Set: set.Name, Node: c.node}, d, personGate{c.allowRepairs, plan.ByController}, log)
+	return c.execute(cmd, &agent.Diagnosis{Dir: dir, Graph: d.Graph, Effects: effects, Parameters: d.Parameters, Set: set.Name, Node: d.Node}, d, personGate{c.allowRepairs, plan.ByController}, log)
 }
 
 func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan, dir string) (*runner.Diagnosis, error) {
@@ -129,15 +129,16 @@ func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan, dir string) (*ru
 	if err != nil {
 		return nil, err
 	}
-	if c.node == "" {
-		if c.node, err = os.Hostname(); err != nil {
+	node := c.node
+	if node == "" {
+		if node, err = os.Hostname(); err != nil {
 			return nil, fmt.Errorf("name of this node: %w; set it with --node", err)
 		}
 	}
 	if given["node"] == "" && slices.Contains(plan.Parameters(), "node") {
-		given["node"] = c.node
+		given["node"] = node
 	}
-	d := &runner.Diagnosis{ID: c.id, Graph: plan.Graph, Steps: plan.Steps, Parameters: given}
+	d := &runner.Diagnosis{ID: c.id, Node: node, Graph: plan.Graph, Steps: plan.Steps, Parameters: given}
 	if d.ID == "" {
 		d.ID = newDiagnosisID(set)
 	}
@@ -190,15 +191,15 @@ func newDiagnosisID(set string) string {
 	return set[:min(len(set), most)] + time.Now().Format("-20060102-150405-") + hex.EncodeToString(random[:])
 }
 
-func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosis.View, d *runner.Diagnosis, gate personGate, log *slog.Logger) error {
+func (c *diagnoseRun) execute(cmd *cobra.Command, view *agent.Diagnosis, d *runner.Diagnosis, gate personGate, log *slog.Logger) error {
 	dir := view.Dir
 	store, err := artifact.Open(artifact.Config{Dir: worker.Artifacts(dir), Storage: worker.Storage(dir)}, log)
 	if err != nil {
 		return output.Failed(fmt.Errorf("run: %w", err))
 	}
 	defer store.Close()
-	report := diagnosis.NewProgress(cmd.OutOrStdout(), d.Graph)
-	changed := report.Changed
+	report := newProgress(cmd.OutOrStdout(), d.Graph)
+	changed := report.changed
 	if !c.format.ForPeople() {
 		changed = nil
 	}
@@ -210,7 +211,7 @@ func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosis.View, d *runne
 		return output.Failed(err)
 	}
 	if c.format.ForPeople() {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s on %s, run %s\n", view.Set, view.Node, d.ID)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s on %s, run %s\n", view.Set, d.Node, d.ID)
 	}
 	rep, err := r.Execute(cmd.Context(), d)
 	if rep == nil {
@@ -220,16 +221,16 @@ func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosis.View, d *runne
 	if view.Artifacts, err = artifact.Read(worker.Artifacts(dir), d.ID); err != nil {
 		log.Warn("can't list artifacts", "error", err)
 	}
-	if err := view.Write(cmd.OutOrStdout(), c.format); err != nil {
+	if err := writeRun(view, cmd.OutOrStdout(), c.format); err != nil {
 		return output.Failed(err)
 	}
 	if err := forgetOld(r, store, dir, c.keep); err != nil {
 		log.Warn("can't remove old runs", "error", err)
 	}
-	return c.exit(cmd.Context(), rep)
+	return runExit(cmd.Context(), rep)
 }
 
-func (c *diagnoseRun) exit(ctx context.Context, rep *runner.Report) error {
+func runExit(ctx context.Context, rep *runner.Report) error {
 	switch {
 	case rep.Phase == v1alpha1.PhaseSucceeded:
 		return nil
@@ -259,16 +260,43 @@ func (g personGate) Allow(_ context.Context, a *runner.Action) (runner.Decision,
 
 // forgetOld removes the oldest ended runs, except the newest keep.
 func forgetOld(r *runner.Runner, store *artifact.Store, dir string, keep int) error {
-	views, err := diagnosis.ReadAll(dir)
+	views, err := agent.ReadDiagnoses(dir)
 	if err != nil {
 		return err
 	}
-	ended := slices.DeleteFunc(views, func(v *diagnosis.View) bool { return v.Err != nil || !v.Report.Phase.Ended() })
+	ended := slices.DeleteFunc(views, func(v *agent.Diagnosis) bool { return v.Err != nil || !v.Report.Phase.Ended() })
 	var errs []error
 	// Runs of the agent are not removed: it may not have reported them yet.
-	ended = slices.DeleteFunc(ended, func(v *diagnosis.View) bool { return worker.Taken(dir, v.Report.ID) })
+	ended = slices.DeleteFunc(ended, func(v *agent.Diagnosis) bool { return worker.Taken(dir, v.Report.ID) })
 	for _, v := range ended[:max(0, len(ended)-keep)] { // the list is sorted by age, oldest first
 		errs = append(errs, r.Forget(v.Report.ID), store.Remove(v.Report.ID))
 	}
 	return errors.Join(errs...)
+}
+
+// lockRuns locks the folder for a run against other processes, and creates it if it is missing. It is the
+// folder that has the run with this id, or else the agent's folder if no agent runs, or else the
+// one for runs by hand.
+func lockRuns(stateDir, id string) (dir string, unlock func(), err error) {
+	all := agent.RunsDirs(stateDir)
+	for _, dir := range all {
+		if _, err := runner.ReadSaved(worker.Checkpoints(dir), id); err == nil {
+			all = []string{dir}
+			break
+		}
+	}
+	for _, dir := range all {
+		unlock, err = worker.Lock(dir, "diagnose run")
+		locked, other := errors.AsType[*worker.LockedError](err)
+		switch {
+		case err == nil:
+			return dir, unlock, nil
+		case !other:
+			return "", nil, fmt.Errorf("%w; choose another folder with --state-dir", err)
+		case locked.Who != worker.Agent:
+			return "", nil, fmt.Errorf("another diagnosis is running in %s; choose another folder with --state-dir", dir)
+		}
+		err = fmt.Errorf("%s belongs to the running agent: only completed runs can be shown; omit --id to start a new run", cmp.Or(id, dir))
+	}
+	return "", nil, err
 }

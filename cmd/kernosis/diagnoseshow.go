@@ -7,14 +7,16 @@ import (
 	"io/fs"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/diagnosis"
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/document"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/graph/draw"
 )
 
@@ -40,7 +42,7 @@ Exit code: 0 shown; 2 there is no such run.`,
 				}
 				return output.Failed(showDiagnosis(cmd.OutOrStdout(), v, format))
 			}
-			views, err := diagnosis.ReadAll(diagnosis.Dirs(stateDir)...)
+			views, err := agent.ReadDiagnoses(agent.RunsDirs(stateDir)...)
 			if err != nil {
 				return err
 			}
@@ -48,7 +50,7 @@ Exit code: 0 shown; 2 there is no such run.`,
 				return fmt.Errorf("--output: %q needs a RUN", format)
 			}
 			w := cmd.OutOrStdout()
-			return output.Failed(format.Write(w, diagnosis.Documents(views), func() error { return listDiagnoses(w, views, format.Is(output.Wide)) }))
+			return output.Failed(format.Write(w, documentsOfRuns(views), func() error { return listDiagnoses(w, views, format.Is(output.Wide)) }))
 		},
 	}
 	format = output.Add(cmd, graphOutputs()...)
@@ -57,21 +59,21 @@ Exit code: 0 shown; 2 there is no such run.`,
 }
 
 // findDiagnosis reads a run from the state folder, in whichever folder of runs it is.
-func findDiagnosis(stateDir, id string) (*diagnosis.View, error) {
-	for _, dir := range diagnosis.Dirs(stateDir) {
-		if v, err := diagnosis.Read(dir, id); !errors.Is(err, fs.ErrNotExist) {
+func findDiagnosis(stateDir, id string) (*agent.Diagnosis, error) {
+	for _, dir := range agent.RunsDirs(stateDir) {
+		if v, err := agent.ReadDiagnosis(dir, id); !errors.Is(err, fs.ErrNotExist) {
 			return v, err
 		}
 	}
-	return nil, fmt.Errorf("show: no run %.140q in %s%s", id, diagnosis.Dir(stateDir), document.Suggest(id, runNames(stateDir)))
+	return nil, fmt.Errorf("show: no run %.140q in %s%s", id, agent.RunsDir(stateDir), document.Suggest(id, runNames(stateDir)))
 }
 
-func showDiagnosis(w io.Writer, v *diagnosis.View, format *output.Format) error {
+func showDiagnosis(w io.Writer, v *agent.Diagnosis, format *output.Format) error {
 	switch {
 	case slices.Contains(graphOutputs(), format.String()):
 		return writeGraph(w, v.Drawing(v.Report.ID), format)
 	case !format.ForPeople():
-		return v.Write(w, format)
+		return writeRun(v, w, format)
 	}
 	rep := v.Report
 	took := "has not ended"
@@ -79,24 +81,23 @@ func showDiagnosis(w io.Writer, v *diagnosis.View, format *output.Format) error 
 		took = "took " + display.Duration(rep.Ended.Sub(rep.Started))
 	}
 	fmt.Fprintf(w, "run %s, started %s, %s\nparameters: %s\n", rep.ID, rep.Started.Format(time.DateTime), took, parameterText(v.Parameters))
-	diagnosis.NewProgress(w, v.Graph).Changed(rep)
-	fmt.Fprintf(w, "\n%s\n", v.Summary())
+	newProgress(w, v.Graph).changed(rep)
+	fmt.Fprintf(w, "\n%s\n", summary(v))
 	_, err := io.WriteString(w, draw.Text(v.Drawing(v.Report.ID)))
 	return err
 }
 
 // listDiagnoses writes a table of runs; all: also their parameters.
-func listDiagnoses(w io.Writer, views []*diagnosis.View, all bool) error {
+func listDiagnoses(w io.Writer, views []*agent.Diagnosis, all bool) error {
 	if len(views) == 0 {
 		_, err := io.WriteString(w, "no runs; start one with kernosis diagnose run\n")
 		return err
 	}
 	rows := &output.Rows{}
-	head := []string{"RUN", "STARTED", "TOOK", "FILES", "RESULT"}
-	if all {
-		head = append(head, "PARAMETERS")
+	if !all {
+		rows.Most = 5
 	}
-	rows.Add(head...)
+	rows.Add("RUN", "STARTED", "TOOK", "FILES", "RESULT", "PARAMETERS")
 	for _, v := range views {
 		if v.Err != nil {
 			rows.Add(v.Report.ID, "-", "-", "-", v.Err.Error())
@@ -106,11 +107,18 @@ func listDiagnoses(w io.Writer, views []*diagnosis.View, all bool) error {
 		if !v.Report.Ended.IsZero() {
 			took = display.Duration(v.Report.Ended.Sub(v.Report.Started))
 		}
-		row := []string{v.Report.ID, v.Report.Started.Format(time.DateTime), took, strconv.Itoa(len(v.Artifacts)), v.Result()}
-		if all {
-			row = append(row, parameterText(v.Parameters))
-		}
-		rows.Add(row...)
+		rows.Add(v.Report.ID, v.Report.Started.Format(time.DateTime), took, strconv.Itoa(len(v.Artifacts)), resultText(v), parameterText(v.Parameters))
 	}
 	return rows.Write(w)
+}
+
+// resultText returns the result of a run in a few words.
+func resultText(v *agent.Diagnosis) string {
+	switch {
+	case v.Report.Verdict != nil:
+		return v.Report.Verdict.Reason
+	case v.Report.Phase == v1alpha1.PhaseRunning:
+		return "has not ended"
+	}
+	return strings.TrimSuffix(string(v.Report.Phase)+" ("+v.Report.Reason+")", " ()")
 }

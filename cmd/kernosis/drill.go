@@ -83,7 +83,6 @@ func drills(dir string) []drill {
 	}
 }
 
-// outcome is one row of the table.
 type outcome struct {
 	drill
 	injector int    // process ID of "kernosis inject"

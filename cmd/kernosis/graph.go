@@ -58,16 +58,17 @@ Exit code: 0 drawn; 2 a file or graph is not valid: each mistake with file and l
 }
 
 func writeGraph(w io.Writer, d *draw.Drawing, format *output.Format) error {
-	var err error
+	var text string
 	switch format.String() {
 	case "mermaid":
-		_, err = io.WriteString(w, draw.Mermaid(d))
+		text = draw.Mermaid(d)
 	case "dot":
-		_, err = io.WriteString(w, draw.DOT(d))
+		text = draw.DOT(d)
 	case "svg":
-		_, err = w.Write(draw.SVG(d))
+		text = string(draw.SVG(d))
 	default:
-		_, err = io.WriteString(w, draw.Text(d))
+		text = draw.Text(d)
 	}
+	_, err := io.WriteString(w, text)
 	return err
 }

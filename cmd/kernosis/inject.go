@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
@@ -76,20 +77,14 @@ const watchPatience = 5 * time.Second
 // target, as its pinned map shows.
 func waitTarget(pinRoot string) func(context.Context, uint32, netip.AddrPort) error {
 	return func(ctx context.Context, netns uint32, addr netip.AddrPort) error {
-		ctx, cancel := context.WithTimeout(ctx, watchPatience)
-		defer cancel()
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			watched, err := bpf.WatchedBy(pinRoot, netns, addr)
-			if watched {
-				return nil
-			}
-			select {
-			case <-ctx.Done():
-				return errors.Join(fmt.Errorf("%s is not in the targets map below %s", addr, pinRoot), err)
-			case <-tick.C:
-			}
+		var unread error
+		err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, watchPatience, true, func(context.Context) (watched bool, _ error) {
+			watched, unread = bpf.WatchedBy(pinRoot, netns, addr)
+			return watched, nil
+		})
+		if err != nil {
+			return errors.Join(fmt.Errorf("%s is not in the targets map below %s", addr, pinRoot), unread)
 		}
+		return nil
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -11,13 +12,22 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing/fstest"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/document"
+	"github.com/kernosis/kernosis/collector/probe/service"
+	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/lint"
 	"github.com/kernosis/kernosis/detector/npd"
+	"github.com/kernosis/kernosis/detector/rules"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/manifest"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
+	"github.com/kernosis/kernosis/diagnose/review"
 )
 
 func newLint() *cobra.Command {
@@ -184,11 +194,7 @@ func lintFormats(path string, in lint.Input, corpus *lint.Corpus) ([]lint.Findin
 func lintWarnings(f *npd.File) []lint.Finding {
 	var out []lint.Finding
 	for _, w := range f.Warnings {
-		msg := w.Msg
-		if w.Field != "" {
-			msg = w.Field + ": " + msg
-		}
-		out = append(out, lint.Finding{File: f.Name, Line: w.Line, Level: lint.Warning, Code: "ignored", Message: msg})
+		out = append(out, lint.Finding{File: f.Name, Line: w.Line, Level: lint.Warning, Code: "ignored", Message: inField(w.Field, w.Msg)})
 	}
 	if f.Skipped != "" {
 		out = append(out, lint.Finding{File: f.Name, Line: 1, Level: lint.Info, Code: "skipped", Message: "skipped: " + f.Skipped})
@@ -203,7 +209,6 @@ type lintFile struct {
 	data  []byte
 }
 
-// maxLintFiles bounds the number of files found below folders.
 const maxLintFiles = 1000
 
 func lintPaths(paths []string) ([]lintFile, error) {
@@ -241,4 +246,128 @@ func lintPaths(paths []string) ([]lintFile, error) {
 
 func isLintFile(path string) bool {
 	return slices.Contains([]string{".json", ".yaml", ".yml"}, filepath.Ext(path))
+}
+
+// maxLintFile is the largest size of a file that is read, in bytes; no format here allows more.
+const maxLintFile = 4 << 20
+
+// addRules adds the rule files to in, as one layer over the shipped rules. The shipped rules are only
+// used for references by name. It returns the rules of both.
+func addRules(in *lint.Input, files []lintFile) (*detector.RuleSet, error) {
+	layer := make(fstest.MapFS)      // a map as a file system; nothing in it is specific to tests
+	paths := make(map[string]string) // by name in the layer, which has no folders
+	for i, f := range files {
+		if filepath.Ext(f.path) == ".json" {
+			continue
+		}
+		if !f.named && !bytes.Contains(f.data, []byte("rules.kernosis.io/")) {
+			continue // some other YAML of the folder
+		}
+		name := fmt.Sprintf("%04d.yaml", i)
+		layer[name], paths[name] = &fstest.MapFile{Data: f.data}, f.path
+	}
+	set, err := detector.Load(rules.FS, layer)
+	if list := (detector.Errors)(nil); errors.As(err, &list) {
+		for _, e := range list {
+			if path, ok := paths[e.File]; ok {
+				e.File = path
+			}
+		}
+		return nil, list
+	}
+	if err != nil {
+		return nil, err
+	}
+	in.FromRules(set, func(file string) bool { return paths[file] != "" })
+	for i := range in.Rules {
+		if path, ok := paths[in.Rules[i].File]; ok {
+			in.Rules[i].File = path
+		}
+	}
+	return set, nil
+}
+
+// addServices adds the conditions of the services that agents probe, because alerts may refer to
+// them and no rule file has them. It skips a condition that a file has.
+func addServices(in *lint.Input) {
+	for _, s := range service.Known() {
+		if slices.ContainsFunc(in.Conditions, func(c lint.Condition) bool { return c.Type == s.Condition }) {
+			continue
+		}
+		in.Conditions = append(in.Conditions, lint.Condition{Type: s.Condition, Healthy: s.HealthyReason})
+		in.Rules = append(in.Rules, lint.Rule{Reason: s.Condition, Condition: s.Condition, Healthy: s.HealthyReason, Context: true})
+	}
+}
+
+// splitManifests reads the files, and separates those with objects of kernosis.io from the others.
+func splitManifests(files []lintFile) (others []lintFile, manifests []document.File, err error) {
+	group := []byte(v1alpha1.GroupVersion().String())
+	for _, f := range files {
+		if f.data, err = document.ReadAtMost(f.path, maxLintFile); err != nil {
+			return nil, nil, err
+		}
+		if bytes.Contains(f.data, group) {
+			manifests = append(manifests, document.File{Name: f.path, Data: f.data})
+		} else {
+			others = append(others, f)
+		}
+	}
+	return others, manifests, nil
+}
+
+// lintManifests checks manifests. rules are the shipped and the given ones; in also has
+// those of node-problem-detector's files.
+func lintManifests(files []document.File, rules *detector.RuleSet, in *lint.Input) ([]lint.Finding, error) {
+	if len(files) == 0 {
+		return nil, nil
+	}
+	r, err := manifest.NewReader()
+	if err != nil {
+		return nil, err
+	}
+	m, err := r.Parse(files...)
+	if err != nil {
+		return nil, err
+	}
+	known, err := reviewed(r)
+	if err != nil {
+		return nil, err
+	}
+	for _, rule := range rules.Rules() {
+		known.Rules = append(known.Rules, rule.Name)
+		known.Reasons = append(known.Reasons, rule.Reason)
+	}
+	for _, c := range rules.Conditions() {
+		known.Conditions = append(known.Conditions, c.Type)
+	}
+	for i := range in.Rules {
+		known.Reasons = append(known.Reasons, in.Rules[i].Reason)
+		known.Conditions = append(known.Conditions, in.Rules[i].Condition)
+	}
+	return lintFindings(review.Manifests(m, known)), nil
+}
+
+// reviewed returns the shipped and built-in objects that manifests may refer to.
+func reviewed(r *manifest.Reader) (review.Known, error) {
+	known := review.Known{Builtins: catalog.All(operation.Host{})}
+	files, err := manifest.ShippedFiles()
+	if err != nil {
+		return known, err
+	}
+	known.Shipped, err = r.Parse(files...)
+	return known, err
+}
+
+func lintFindings(found []review.Finding) []lint.Finding {
+	var out []lint.Finding
+	for _, f := range found {
+		p := f.Place
+		out = append(out, lint.Finding{File: p.File, Line: p.Line, Level: lint.Level(f.Level), Code: f.Code, Message: inField(p.Field, p.Msg)})
+	}
+	return out
+}
+
+// inField returns a message about a field, or about the whole file if field is empty.
+func inField(field, msg string) string {
+	return strings.TrimPrefix(field+": "+msg, ": ")
 }

@@ -1,6 +1,5 @@
-// Command kernosis detects kernel faults of a node with eBPF instead of log scraping, reports
-// whether each is temporary or permanent, names the affected pod, process or device, and finds the
-// cause.
+// Command kernosis detects kernel faults of a node with eBPF instead of log scraping, reports whether
+// each is temporary or permanent, names the affected pod, process or device, and finds the cause.
 package main
 
 import (
@@ -69,6 +68,7 @@ func newRoot() *cobra.Command {
 		{"drills", "Drills:", []*cobra.Command{newDemo(), newInject()}},
 		{"install", "Install, migrate, remove:", []*cobra.Command{newCRDs(), newConvert(), newUninstall()}},
 		{"checks", "Check programs of node-problem-detector:", []*cobra.Command{newHealthChecker(), newLogCounter()}},
+		{"other", "Other:", []*cobra.Command{newVersion()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, c := range g.commands {
@@ -76,10 +76,6 @@ func newRoot() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	root.AddGroup(&cobra.Group{ID: "other", Title: "Other:"})
-	v := newVersion()
-	v.GroupID = "other"
-	root.AddCommand(v)
 	root.SetHelpCommandGroupID("other")
 	root.SetCompletionCommandGroupID("other")
 	root.InitDefaultHelpCmd()
@@ -89,7 +85,6 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// exitCode prints an error and returns the exit code of the process.
 func exitCode(err error, stderr io.Writer) int {
 	if err == nil {
 		return output.ExitOK
@@ -105,7 +100,6 @@ func exitCode(err error, stderr io.Writer) int {
 	return code
 }
 
-// build describes how this program was built.
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"`

@@ -25,7 +25,6 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// muteFlags are the flags of the command.
 type muteFlags struct {
 	stateDir, file, rules, reason, until string
 	where                                map[string]string
@@ -116,18 +115,9 @@ func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
 		}
 		defer lock.Close()
 	}
-	old, err := agent.ReadMutes(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		old, err = nil, nil
-	}
+	old, list, err := readMutes(path)
 	if err != nil {
-		return fmt.Errorf("mutes: %w", err)
-	}
-	var list []problem.Mute
-	if len(old) > 0 {
-		if list, _, err = detector.ParseMutes(path, old, nil); err != nil {
-			return err
-		}
+		return err
 	}
 	if rule == "" {
 		return output.Failed(listMutes(out, list, now, f.format))
@@ -151,6 +141,20 @@ func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
 		fmt.Fprintf(out, "%s: %s is muted until %s\n", path, rule, m.Until.Format(time.RFC3339))
 	}
 	return nil
+}
+
+// readMutes returns the content of a file of mutes, and its mutes. A missing file has none.
+func readMutes(path string) (text []byte, list []problem.Mute, err error) {
+	text, err = agent.ReadMutes(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("mutes: %w", err)
+	case len(text) > 0:
+		list, _, err = detector.ParseMutes(path, text, nil)
+	}
+	return text, list, err
 }
 
 // lockMutes locks the file of mutes against other editors until the lock is closed. It locks a
@@ -209,7 +213,6 @@ func (f *muteFlags) mute(rule string, now time.Time) (problem.Mute, error) {
 	return m, nil
 }
 
-// listedMute is a mute as JSON or YAML.
 type listedMute struct {
 	problem.Mute
 	Over bool `json:"over"`

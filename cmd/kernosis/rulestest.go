@@ -54,7 +54,6 @@ Exit code: 0 all passed; 1 a test failed, or with --strict a rule is not fully t
 	return cmd
 }
 
-// testDir is a folder whose tests are run.
 type testDir struct {
 	dir   string
 	all   bool     // whether to run all test files of the folder, or only files
@@ -88,7 +87,6 @@ func testRules(args []string) (*ruletest.Results, error) {
 	return results, errors.Join(errs...)
 }
 
-// testDirs groups arguments by folder.
 func testDirs(args []string) ([]*testDir, error) {
 	var dirs []*testDir
 	for _, arg := range args {

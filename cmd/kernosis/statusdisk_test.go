@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/agent"
-	"github.com/kernosis/kernosis/cmd/kernosis/bundle"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -96,7 +95,7 @@ func TestBundleWhileTheDiskHangs(t *testing.T) {
 	}()
 	select {
 	case text := <-out:
-		lacks := bundleFiles(t, archive)[bundle.ManifestName]
+		lacks := bundleFiles(t, archive)[manifestName]
 		for _, name := range []string{"rules.txt", "journal.jsonl", "diagnoses.txt", "mutes.yaml"} {
 			if !regexp.MustCompile(name + `.*does not answer`).MatchString(lacks) {
 				t.Errorf("nothing of %s in %s; %s", name, lacks, text)

@@ -22,7 +22,6 @@ const uninstallQPS, uninstallBurst = 100, 200
 
 func newUninstall() *cobra.Command {
 	var kube *kubeFlagSet
-	var timeout time.Duration
 	c := install.Config{}
 	cmd := &cobra.Command{
 		Use:   "uninstall",
@@ -35,22 +34,21 @@ configuration stay: remove them as you installed them (helm uninstall, kubectl d
 		Example: `  kernosis uninstall -n kernosis --crds
   kernosis uninstall -n kernosis`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		PreRunE: func(*cobra.Command, []string) error {
 			c.Namespace = cmp.Or(kube.over.Context.Namespace, os.Getenv("POD_NAMESPACE"), install.DefaultNamespace)
 			if why := validation.IsDNS1123Label(c.Namespace); len(why) > 0 {
 				return fmt.Errorf("namespace: %q: %s", c.Namespace, why[0])
 			}
-			return kube.within(cmd, timeout, func(ctx context.Context, to *rest.Config, say func(string)) error {
-				c.To, c.Say = to, say
-				return install.Uninstall(ctx, c)
-			})
+			return nil
 		},
 	}
-	kube = newKubeFlagSet(cmd.Flags())
+	kube = writesCluster(cmd, 2*time.Minute, "time limit of the whole command", func(ctx context.Context, to *rest.Config, say func(string)) error {
+		c.To, c.Say = to, say
+		return install.Uninstall(ctx, c)
+	})
 	cmd.Flags().StringVar(&c.DaemonSet, "daemonset", install.DefaultDaemonSet, "`name` of the agents' DaemonSet")
 	cmd.Flags().StringVar(&c.Deployment, "deployment", install.DefaultDeployment, "`name` of the controller's Deployment")
 	cmd.Flags().BoolVar(&c.Kinds, "crds", false, "also delete the CustomResourceDefinitions and with them all Diagnoses, OperationSets, Triggers, Operations and policies")
-	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "time limit of the whole command")
 	return cmd
 }
 
@@ -64,55 +62,52 @@ func newCRDs() *cobra.Command {
 }
 
 func newCRDsApply() *cobra.Command {
-	var kube *kubeFlagSet
-	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:     "apply",
 		Short:   "Apply the CustomResourceDefinitions of this version and wait until they are established",
 		Example: "  kernosis crds apply --context prod",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return kube.within(cmd, timeout, install.ApplyKinds)
-		},
 	}
-	kube = newKubeFlagSet(cmd.Flags())
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "time limit of the command")
+	writesCluster(cmd, time.Minute, "time limit of the command", install.ApplyKinds)
 	return cmd
 }
 
 func newCRDsDelete() *cobra.Command {
-	var kube *kubeFlagSet
-	var timeout time.Duration
 	var yes bool
 	cmd := &cobra.Command{
 		Use:     "delete --yes",
 		Short:   "Delete the CustomResourceDefinitions and all their objects",
 		Example: "  kernosis crds delete --yes --context prod",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		PreRunE: func(*cobra.Command, []string) error {
 			if !yes {
 				return errors.New("this deletes all Diagnoses, OperationSets, Triggers, Operations and policies of the cluster: confirm with --yes")
 			}
-			return kube.within(cmd, timeout, install.DeleteKinds)
+			return nil
 		},
 	}
-	kube = newKubeFlagSet(cmd.Flags())
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "time limit of the command")
+	writesCluster(cmd, time.Minute, "time limit of the command", install.DeleteKinds)
 	cmd.Flags().BoolVar(&yes, "yes", false, "confirm that all objects of these kinds are deleted")
 	return cmd
 }
 
-// within calls do with a timeout and the rate limits for many writes to the API server.
-func (k *kubeFlagSet) within(cmd *cobra.Command, timeout time.Duration, do func(context.Context, *rest.Config, func(line string)) error) error {
-	if timeout <= 0 {
-		return fmt.Errorf("timeout: %s, want more than 0", timeout)
+// writesCluster makes a command call do with a timeout and the rate limits for many writes to the API
+// server, and adds the flags for that.
+func writesCluster(cmd *cobra.Command, timeout time.Duration, usage string, do func(context.Context, *rest.Config, func(line string)) error) *kubeFlagSet {
+	kube := newKubeFlagSet(cmd.Flags())
+	cmd.Flags().DurationVar(&timeout, "timeout", timeout, usage)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if timeout <= 0 {
+			return fmt.Errorf("timeout: %s, want more than 0", timeout)
+		}
+		to, err := kube.rest()
+		if err != nil {
+			return err
+		}
+		to.QPS, to.Burst, to.UserAgent = uninstallQPS, uninstallBurst, "kernosis-uninstall/"+version
+		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+		defer cancel()
+		return output.Failed(do(ctx, to, func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }))
 	}
-	to, err := k.rest()
-	if err != nil {
-		return err
-	}
-	to.QPS, to.Burst, to.UserAgent = uninstallQPS, uninstallBurst, "kernosis-uninstall/"+version
-	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-	defer cancel()
-	return output.Failed(do(ctx, to, func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }))
+	return kube
 }

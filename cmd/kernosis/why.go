@@ -24,7 +24,6 @@ import (
 	"github.com/kernosis/kernosis/docs/problems"
 )
 
-// whyFlags are the flags of "why pod" and "why node".
 type whyFlags struct {
 	stateDir, journal, container string
 	format                       *output.Format
@@ -134,7 +133,6 @@ func (f *whyFlags) run(cmd *cobra.Command, s why.Subject) error {
 		return &output.ExitError{Code: output.ExitFailed}
 	case why.Unsure:
 		return &output.ExitError{Code: output.ExitOpen}
-	case why.Found:
 	}
 	return nil
 }

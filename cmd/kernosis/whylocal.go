@@ -13,10 +13,8 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/agent"
-	"github.com/kernosis/kernosis/cmd/kernosis/diagnosis"
 	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/why"
 	whycluster "github.com/kernosis/kernosis/diagnose/why/cluster"
 	"github.com/kernosis/kernosis/diagnose/why/local"
@@ -91,25 +89,20 @@ func (f *whyFlags) journalDirs() (state, dir string) {
 	if f.journal == "" {
 		return f.stateDir, filepath.Join(f.stateDir, agent.JournalDir)
 	}
-	if below := filepath.Join(f.journal, agent.JournalDir); isDir(below) {
+	if below := filepath.Join(f.journal, agent.JournalDir); exists(below) {
 		return f.journal, below
 	}
 	if filepath.Base(f.journal) == agent.JournalDir {
-		if above := filepath.Dir(filepath.Clean(f.journal)); isFile(filepath.Join(above, agent.EngineFile)) {
+		if above := filepath.Dir(filepath.Clean(f.journal)); exists(filepath.Join(above, agent.EngineFile)) {
 			return above, f.journal
 		}
 	}
 	return "", f.journal
 }
 
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // journalNode returns the node of the journal in a state folder, or "" if it is unknown.
@@ -162,7 +155,7 @@ func alive(in *why.Input, state string, now time.Time) error {
 // savedDiagnoses adds the state folder's Diagnoses of the subject to in, and notes those that can't
 // be read.
 func savedDiagnoses(in *why.Input, state string) {
-	views, err := diagnosis.ReadAll(diagnosis.Dirs(state)...)
+	views, err := agent.ReadDiagnoses(agent.RunsDirs(state)...)
 	if err != nil {
 		in.Unread = append(in.Unread, why.Unread{What: "diagnoses", Why: err.Error()})
 		return
@@ -180,7 +173,7 @@ func savedDiagnoses(in *why.Input, state string) {
 	slices.SortStableFunc(in.Diagnoses, func(a, b why.Diagnosis) int { return b.Started.Compare(a.Started) })
 }
 
-func savedDiagnosis(v *diagnosis.View) why.Diagnosis {
+func savedDiagnosis(v *agent.Diagnosis) why.Diagnosis {
 	rep, p := v.Report, v.Parameters
 	d := why.Diagnosis{
 		Name: rep.ID, Rule: p["rule"], Reason: p["reason"], Subject: p["subject"], PodUID: p["podUID"],
@@ -189,20 +182,8 @@ func savedDiagnosis(v *diagnosis.View) why.Diagnosis {
 	if rep.Verdict != nil {
 		d.Verdict, d.Message = rep.Verdict.Reason, rep.Verdict.Message
 	}
-	var results []v1alpha1.Result
-	for i := range rep.Records {
-		results = append(results, resultOf(&rep.Records[i]))
-	}
-	var path v1alpha1.Path
-	if rep.Phase == v1alpha1.PhaseSucceeded {
-		for _, id := range rep.Path {
-			path = append(path, int32(id)) //nolint:gosec // a graph has 256 nodes at most
-		}
-	}
-	whycluster.Results(&d, results, path)
+	var status v1alpha1.DiagnosisStatus
+	rep.Status(&status)
+	whycluster.Results(&d, status.Results, status.SucceededPath)
 	return d
-}
-
-func resultOf(rec *runner.Record) v1alpha1.Result {
-	return v1alpha1.Result{ID: int32(rec.ID), Operation: rec.Operation, State: rec.State, Reason: rec.Reason, Message: rec.Message} //nolint:gosec // likewise
 }

@@ -70,6 +70,7 @@ func (p *parts) newClusterReporter() (*clusterReporter, error) {
 		}); err != nil {
 			return nil, err
 		}
+		p.metrics.Own.MustRegister(r.conditions)
 	}
 	if cfg.Kube.WriteEvents {
 		if r.events, err = events.New(events.Config{
@@ -79,6 +80,7 @@ func (p *parts) newClusterReporter() (*clusterReporter, error) {
 		}); err != nil {
 			return nil, err
 		}
+		p.metrics.Own.MustRegister(r.events)
 	}
 	if cfg.Kube.LeaseDuration > 0 {
 		c := lease.Config{
@@ -93,7 +95,7 @@ func (p *parts) newClusterReporter() (*clusterReporter, error) {
 			return nil, err
 		}
 	}
-	p.metrics.Own.MustRegister(r.collectors()...)
+	p.metrics.Own.MustRegister(r, r.latency)
 	return r, nil
 }
 
@@ -113,7 +115,6 @@ func (r *clusterReporter) start(ctx context.Context, g *errgroup.Group) {
 	}
 }
 
-// untilDone returns nil for context.Canceled, and any other error unchanged.
 func untilDone(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil

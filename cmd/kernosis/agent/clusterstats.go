@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/worker/kube"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/events"
@@ -21,42 +23,23 @@ func newLatency() *prometheus.HistogramVec {
 }
 
 // clusterDescs describes the metrics shared by all parts that write to the API server.
-type clusterDescs struct{ writes, acked *prometheus.Desc }
-
-func newClusterDescs() clusterDescs {
-	return clusterDescs{
-		writes: prometheus.NewDesc("kernosis_api_writes_total", "Requests that write to the API server, by object (condition, event, lease, diagnosis) and outcome.", []string{"object", "outcome"}, nil),
-		acked:  prometheus.NewDesc("kernosis_api_last_acknowledged_timestamp_seconds", "When the API server last accepted a write, by object.", []string{"object"}, nil),
-	}
-}
-
-// collectors returns the metrics of all parts that report to the API server.
-func (r *clusterReporter) collectors() []prometheus.Collector {
-	all := []prometheus.Collector{r, r.latency}
-	if r.conditions != nil {
-		all = append(all, r.conditions)
-	}
-	if r.events != nil {
-		all = append(all, r.events)
-	}
-	if r.diagnoses != nil {
-		all = append(all, r.diagnoses)
-	}
-	return all
+func clusterDescs() (writes, acked *prometheus.Desc) {
+	return prometheus.NewDesc("kernosis_api_writes_total", "Requests that write to the API server, by object (condition, event, lease, diagnosis) and outcome.", []string{"object", "outcome"}, nil),
+		prometheus.NewDesc("kernosis_api_last_acknowledged_timestamp_seconds", "When the API server last accepted a write, by object.", []string{"object"}, nil)
 }
 
 // Describe implements prometheus.Collector.
 func (r *clusterReporter) Describe(ch chan<- *prometheus.Desc) {
-	d := newClusterDescs()
-	ch <- d.writes
-	ch <- d.acked
+	writes, acked := clusterDescs()
+	ch <- writes
+	ch <- acked
 }
 
 // Collect implements prometheus.Collector.
 func (r *clusterReporter) Collect(ch chan<- prometheus.Metric) {
-	d := newClusterDescs()
+	writes, lastAcked := clusterDescs()
 	wrote := func(object, outcome string, n uint64) {
-		ch <- prometheus.MustNewConstMetric(d.writes, prometheus.CounterValue, float64(n), object, outcome)
+		ch <- prometheus.MustNewConstMetric(writes, prometheus.CounterValue, float64(n), object, outcome)
 	}
 	acked := map[string]time.Time{}
 	if r.conditions != nil {
@@ -85,7 +68,7 @@ func (r *clusterReporter) Collect(ch chan<- prometheus.Metric) {
 	}
 	for object, at := range acked {
 		if !at.IsZero() {
-			ch <- prometheus.MustNewConstMetric(d.acked, prometheus.GaugeValue, float64(at.UnixMilli())/1000, object)
+			ch <- prometheus.MustNewConstMetric(lastAcked, prometheus.GaugeValue, float64(at.UnixMilli())/1000, object)
 		}
 	}
 }
@@ -106,4 +89,57 @@ func (r *clusterReporter) collectDiagnoses(wrote func(object, outcome string, n 
 		wrote(objectDiagnosis, string(o), n)
 	}
 	return s.LastAcked
+}
+
+// unwritten has the changes of one condition that the API server does not have yet, so that the
+// latency of each write counts from the first change that it has.
+type unwritten struct {
+	has  problem.Condition // what the API server has acknowledged last
+	list []change          // oldest first, at most maxUnwritten
+}
+
+type change struct {
+	to    problem.Condition
+	fault time.Time // kernel's time of the event behind it; zero: it was not a kernel event
+}
+
+// maxUnwritten bounds the changes of one condition, each of up to 1 KiB. Only the latest of further
+// ones is kept.
+const maxUnwritten = 16
+
+func (u *unwritten) add(c problem.Condition, fault time.Time) {
+	c.LastTransition = time.Time{}
+	switch n := len(u.list); {
+	case c == u.has:
+		u.list = u.list[:0] // there is nothing to write any more
+	case n == maxUnwritten && u.list[n-1].to.Status == c.Status:
+		u.list[n-1].to = c
+	case n == maxUnwritten:
+		u.list[n-1] = change{c, fault}
+	default:
+		u.list = append(u.list, change{c, fault})
+	}
+}
+
+// ack records that the API server has a condition. It returns the time of the first fault since
+// which the condition has this status; zero: it is known already, or there was none.
+func (u *unwritten) ack(c problem.Condition) (fault time.Time) {
+	c.LastTransition = time.Time{}
+	u.has = c
+	for i, last := range slices.Backward(u.list) {
+		if last.to != c {
+			continue
+		}
+		for _, earlier := range slices.Backward(u.list[:i+1]) {
+			if earlier.to.Status != c.Status {
+				break
+			}
+			if !earlier.fault.IsZero() {
+				fault = earlier.fault
+			}
+		}
+		u.list = slices.Delete(u.list, 0, i+1)
+		break
+	}
+	return fault
 }

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/config"
-	"github.com/kernosis/kernosis/cmd/kernosis/diagnosis"
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
@@ -25,7 +24,6 @@ import (
 	"github.com/kernosis/kernosis/reporter/console"
 )
 
-// diagnoseSettings configure the diagnoses of run and agent.
 type diagnoseSettings struct {
 	On           bool   `mapstructure:"diagnose" yaml:"diagnose"`
 	Dir          string `mapstructure:"diagnose-dir" yaml:"diagnose-dir"`
@@ -62,7 +60,6 @@ func (s *diagnoseSettings) check(from config.Origins, stateDir string) error {
 	return errors.Join(errs...)
 }
 
-// within reports whether path is dir or below it.
 func within(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
@@ -75,7 +72,7 @@ func (p *parts) openDiagnoses() (err error) {
 		return nil
 	}
 	c := worker.Config{
-		Namespace: cfg.Kube.namespace(), Dir: diagnosis.Dir(cfg.StateDir), Keep: cfg.Diagnose.Keep,
+		Namespace: cfg.Kube.namespace(), Dir: RunsDir(cfg.StateDir), Keep: cfg.Diagnose.Keep,
 		Artifacts: artifact.Config{Budget: cfg.Diagnose.ArtifactsMiB << 20, Storage: cfg.Diagnose.StorageDir},
 		Ended:     p.agent.diagnosed, Log: p.log,
 	}
@@ -141,6 +138,7 @@ func (p *parts) diagnoseInCluster(c *worker.Config) (err error) {
 	if err != nil {
 		return err
 	}
+	p.metrics.Own.MustRegister(p.diagnoses)
 	c.Store = p.diagnoses
 	c.Gone = func(holder string) bool { return p.agent.cluster != nil && p.agent.cluster.lease.Gone(holder) }
 	c.TenantPod = func(ctx context.Context, of *v1alpha1.Diagnosis) (tenancy.Pod, error) {
@@ -180,7 +178,6 @@ func (a *pipeline) diagnosed(e *worker.Ended) {
 	a.page.Changed()
 }
 
-// diagnosisLine returns what is printed of an ended Diagnosis.
 func diagnosisLine(e *worker.Ended) *console.Diagnosis {
 	s := e.Status
 	out := &console.Diagnosis{

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/diagnosis"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/detector/problem"
 	kubestore "github.com/kernosis/kernosis/diagnose/worker/kube"
@@ -149,7 +148,7 @@ func TestAnEarlierVersionsState(t *testing.T) {
 			if strings.Contains(log.String(), "level=WARN") || strings.Contains(log.String(), "level=ERROR") {
 				t.Errorf("log:\n%s", log)
 			}
-			views, err := diagnosis.ReadAll(diagnosis.Dir(dir))
+			views, err := ReadDiagnoses(RunsDir(dir))
 			if err != nil || len(views) != 3 {
 				t.Errorf("%d diagnoses, %v", len(views), err)
 			}

@@ -40,24 +40,21 @@ func collectGarbage(percent int) {
 // smallFootprint releases memory that only the start needed, and later what diagnoses used, until
 // ctx ends. See docs/performance.md.
 func smallFootprint(ctx context.Context, log *slog.Logger) error {
-	timer := time.NewTimer(settled)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-timer.C:
-	}
-	collectGarbage(gcPercent)
-	debug.FreeOSMemory()
-	for wait := forgetAgain; ; wait = forgetEvery {
-		if err := forgetPages(); err != nil {
-			log.Debug("can't release pages of the program", "error", err)
-		}
-		timer.Reset(wait)
+	wait := settled
+	for first := true; ; first = false {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-timer.C:
+		case <-time.After(wait):
+		}
+		wait = forgetEvery
+		if first {
+			wait = forgetAgain
+			collectGarbage(gcPercent)
+			debug.FreeOSMemory()
+		}
+		if err := forgetPages(); err != nil {
+			log.Debug("can't release pages of the program", "error", err)
 		}
 	}
 }

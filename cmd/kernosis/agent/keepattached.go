@@ -16,11 +16,10 @@ import (
 const partingLook = 3 * time.Second
 
 // keepsAttached reports, at the agent's end, whether its programs stay attached for the next agent,
-// which then reads what happened in between. In a pod of a DaemonSet they stay if the DaemonSet
-// still exists and selects this node. They also stay if that can't be found out, for example
-// because the API server is unreachable: an upgrade is more likely than a removal. A missing
-// service account or missing rights mean a removal: Helm deletes them at once, and the pods end
-// later.
+// which then reads what happened in between. In a pod of a DaemonSet they stay if the DaemonSet still
+// exists and selects this node. They also stay if that can't be found out, for example because the
+// API server is unreachable: an upgrade is more likely than a removal. A missing service account or
+// missing rights mean a removal: Helm deletes them at once, and the pods end later.
 func (c *Config) keepsAttached(log *slog.Logger) bool {
 	if !c.KeepAttached || c.cluster == nil || c.Kube.DaemonSet == "" {
 		return c.KeepAttached

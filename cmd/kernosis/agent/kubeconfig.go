@@ -176,9 +176,9 @@ func unlimited(c *rest.Config) *rest.Config {
 	return c
 }
 
-// Connect sets c.cluster. If no flag names an API server and none is configured, the agent warns
+// connect sets c.cluster. If no flag names an API server and none is configured, the agent warns
 // and runs without a cluster.
-func (c *Config) Connect(version string) error {
+func (c *Config) connect(version string) error {
 	k := &c.Kube
 	if !k.Exporter {
 		return nil

@@ -81,7 +81,7 @@ func TestConnect(t *testing.T) {
 	t.Setenv("NODE_NAME", "n7")
 	connect := func(k KubeSettings) (*cluster, string, error) {
 		c := Config{Kube: k}
-		err := c.Connect("1")
+		err := c.connect("1")
 		return c.cluster, strings.Join(c.warnings, "\n"), err
 	}
 	if c, warning, err := connect(KubeSettings{Exporter: true}); c != nil || err != nil || !strings.Contains(warning, "nothing is reported to the API server") {
@@ -111,7 +111,7 @@ func TestInCluster(t *testing.T) {
 	}
 	// The agent must not run for good without reporting anything.
 	c := Config{Kube: KubeSettings{Exporter: true}}
-	if err := c.Connect("1"); err == nil || !strings.Contains(err.Error(), "in-cluster configuration") || !strings.Contains(err.Error(), "--enable-k8s-exporter=false") {
+	if err := c.connect("1"); err == nil || !strings.Contains(err.Error(), "in-cluster configuration") || !strings.Contains(err.Error(), "--enable-k8s-exporter=false") {
 		t.Errorf("got %v, warnings %q", err, c.warnings)
 	}
 }

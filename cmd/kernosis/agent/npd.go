@@ -2,17 +2,13 @@ package agent
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
@@ -56,7 +52,6 @@ func npdLogs(configured []logsource.Config, set *npd.Set, hostRoot string) []log
 	return out
 }
 
-// openChecks creates the runners of the check programs.
 func (p *parts) openChecks() error {
 	if len(p.monitors.Checks) == 0 {
 		return nil
@@ -108,7 +103,6 @@ func (p *parts) openChecks() error {
 	return errors.Join(errs...)
 }
 
-// openStats creates the collectors of system statistics.
 func (p *parts) openStats() error {
 	reported := map[string]bool{} // display names
 	for _, monitor := range p.monitors.Stats {
@@ -147,25 +141,6 @@ func (p *parts) openStats() error {
 		p.stats = append(p.stats, c)
 	}
 	return nil
-}
-
-// startNPD starts the checks and system statistics that node-problem-detector's files configure.
-func (p *parts) startNPD(ctx context.Context, g *errgroup.Group) {
-	for _, r := range p.checks {
-		g.Go(func() error { return r.Run(ctx) })
-	}
-	for _, c := range p.stats {
-		g.Go(func() error { return c.Run(ctx) })
-	}
-	if len(p.checks) > 0 {
-		g.Go(func() error { return plugin.ReapOrphans(ctx, p.log) })
-	}
-}
-
-func logWarnings(set *npd.Set, log *slog.Logger) {
-	for _, w := range set.Warnings {
-		log.Warn("configuration of node-problem-detector", "warning", w.Error())
-	}
 }
 
 // problemKinds returns the problems that node-problem-detector's metrics report with 0 from the start.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/diagnosis"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -23,7 +22,7 @@ import (
 // The page shows a run in the state folder with its steps, withheld repairs, and graph.
 func TestRunsOnThePage(t *testing.T) {
 	state := t.TempDir()
-	byHand := diagnosis.DirByHand(state)
+	byHand := runsByHandDir(state)
 	nodes := []graph.Node{{ID: 0, To: []int{1}}, {ID: 1, Operation: "ask", To: []int{2, 3}}, {ID: 2, Operation: "check-lock-holder"}, {ID: 3, Operation: "mend"}}
 	g, err := graph.Build(nodes)
 	if err != nil {
@@ -109,7 +108,7 @@ func (waits) Allow(context.Context, *runner.Action) (runner.Decision, error) {
 
 func TestAWaitingRunOnThePage(t *testing.T) {
 	state := t.TempDir()
-	r, err := runner.New(runner.Config{Dir: worker.Checkpoints(diagnosis.DirByHand(state)), Gate: waits{}})
+	r, err := runner.New(runner.Config{Dir: worker.Checkpoints(runsByHandDir(state)), Gate: waits{}})
 	if err != nil {
 		t.Fatal(err)
 	}

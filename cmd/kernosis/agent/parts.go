@@ -30,7 +30,6 @@ import (
 	"github.com/kernosis/kernosis/reporter/web"
 )
 
-// parts are the components of a running agent.
 type parts struct {
 	version  string
 	cfg      Config // parts fills in the state folder and remembered services
@@ -92,25 +91,16 @@ func (p *parts) close() error {
 	return errors.Join(errs...)
 }
 
-func (p *parts) openState() error {
-	p.stateDir = p.cfg.StateDir
-	lacking, release, err := p.cfg.openState()
-	if err != nil {
-		return output.Failed(err)
-	}
-	p.noState = lacking
-	p.onClose(release)
-	p.cfg.rememberServices(p.log)
-	return nil
-}
-
 func (p *parts) openRules() (err error) {
 	p.changed = changes(p.cfg.RulesDir)
 	p.rules, p.monitors, err = p.cfg.rulesNow()
-	if err == nil {
-		logWarnings(p.monitors, p.log)
+	if err != nil {
+		return err
 	}
-	return err
+	for _, w := range p.monitors.Warnings {
+		p.log.Warn("configuration of node-problem-detector", "warning", w.Error())
+	}
+	return nil
 }
 
 func (p *parts) openJournal() (err error) {
@@ -240,7 +230,15 @@ func (p *parts) start(ctx context.Context, g *errgroup.Group) {
 	if p.cfg.RulesDir != "" {
 		g.Go(func() error { return p.watchRules(ctx) })
 	}
-	p.startNPD(ctx, g)
+	for _, r := range p.checks {
+		g.Go(func() error { return r.Run(ctx) })
+	}
+	for _, c := range p.stats {
+		g.Go(func() error { return c.Run(ctx) })
+	}
+	if len(p.checks) > 0 {
+		g.Go(func() error { return plugin.ReapOrphans(ctx, p.log) })
+	}
 	if p.intake != nil {
 		g.Go(func() error { return p.intake.Run(ctx, p.agent.observe) })
 	}

@@ -2,20 +2,17 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/kernosis/kernosis/collector"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logpattern"
-	"github.com/kernosis/kernosis/collector/statefile"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/worker"
@@ -156,7 +153,6 @@ func (a *pipeline) step(ev *event.Event, at event.Moment) {
 	}
 }
 
-// tick advances the engine's time.
 func (a *pipeline) tick() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -235,11 +231,10 @@ func (a *pipeline) report(e journal.Entry) {
 	a.poke()
 }
 
-// record adds one step to journal, metrics and output. The journal comes first: nothing is
-// reported or printed before flushEntries has found the entry written. Only if the disk hangs, the
-// entry is reported while it waits in memory
-// ([ADR 19](docs/adr/0019-state-disk-that-hangs.md)). Entries are flushed together, because waiting
-// for each one costs more than all the rest. The lock is held.
+// record adds one step to journal, metrics and output. The journal comes first: nothing is reported
+// or printed before flushEntries has found the entry written. Only if the disk hangs, the entry is
+// reported while it waits in memory ([ADR 19](docs/adr/0019-state-disk-that-hangs.md)). Entries are
+// flushed together, because waiting for each one costs more than all the rest. The lock is held.
 func (a *pipeline) record(e journal.Entry) {
 	a.causes.Observe(e.Transitions, e.Now)
 	for _, t := range e.Transitions {
@@ -373,7 +368,6 @@ func (a *pipeline) run(ctx context.Context) error {
 	}
 }
 
-// measure sets the gauges derived from the engine's state.
 func (a *pipeline) measure() {
 	a.mu.Lock()
 	problems, stats := a.engine.Problems(), a.engine.Stats()
@@ -394,127 +388,41 @@ func (a *pipeline) measure() {
 	a.roomless = stats.Sources
 }
 
-// stateVersion changes when older versions of Kernosis must not read the format any more. The
-// engine's and the worker's parts have versions of their own.
-const stateVersion = 1
-
-// state is the saved state that a restart needs besides the journal.
-type state struct {
-	BootID string          `json:"bootID"` // problems of an earlier boot ended with it
-	Seq    uint64          `json:"seq"`    // the last journal entry that Engine includes
-	Engine json.RawMessage `json:"engine"`
-	Causes json.RawMessage `json:"causes,omitempty"` // the worker's state, likewise
+// firing returns the problems that fire and are not muted. Subjects that are pods have the pod's name.
+func (a *pipeline) firing(problems []problem.Problem) []metrics.FiringProblem {
+	var out []metrics.FiringProblem
+	for i := range problems {
+		p := &problems[i]
+		if p.State != problem.Firing || !p.MutedUntil.IsZero() {
+			continue
+		}
+		subject := p.Subject
+		if p.Pod != "" {
+			subject = "pod " + a.podName(p.Pod)
+		}
+		out = append(out, metrics.FiringProblem{
+			Rule: p.Rule, Reason: p.Reason, Severity: p.Severity, Subject: display.Bounded(subject, maxSubject), Since: p.Since,
+		})
+	}
+	return out
 }
+
+// maxSubject bounds a subject used as a label value, in bytes. A pod's namespace and name fit.
+const maxSubject = 330
 
 // hangsAfter is how long the state disk may take before the agent reports that it hangs. A busy
 // disk takes a second or two.
 const hangsAfter = 5 * time.Second
 
-// diskHangs reports whether the state disk hangs.
 func (a *pipeline) diskHangs() bool { return a.journal.Stats().Late >= hangsAfter }
 
 // stuckAfter is how old the last beat may be. Beats come every five seconds.
 const stuckAfter = 20 * time.Second
 
-// check returns an error if the engine is stuck.
 func (a *pipeline) check() error {
 	at := a.beat.Load()
 	if ago := hostfs.BootTime() - time.Duration(at); at != 0 && ago > stuckAfter {
 		return fmt.Errorf("the engine has made no progress for %s", ago.Round(time.Second))
-	}
-	return nil
-}
-
-func (a *pipeline) statePath() string { return filepath.Join(a.stateDir, EngineFile) }
-
-// save writes the state after the journal entries that it includes, and syncs both so that they
-// survive a power failure. It waits for that until ctx ends.
-func (a *pipeline) save(ctx context.Context) error {
-	a.mu.Lock()
-	snapshot, err := a.engine.Snapshot()
-	causes, causesErr := a.causes.State()
-	seq := a.journal.Seq()
-	a.mu.Unlock()
-	if err := errors.Join(err, causesErr); err != nil {
-		return fmt.Errorf("save state: %w", err)
-	}
-	st := state{BootID: hostfs.BootID(), Seq: seq, Engine: snapshot, Causes: causes}
-	file := statefile.File{Path: a.statePath()}
-	if err := a.journal.Do(ctx, func() error { return file.Save(st) }); err != nil {
-		return fmt.Errorf("save state: %w", err)
-	}
-	return a.journal.Sync(ctx)
-}
-
-// restore brings the engine to the state in which the last run of this boot ended, however it
-// ended: it loads the saved state, then replays the later journal entries. Anything that differs
-// from what was last reported, because of a reboot or changed rules, is reported.
-func (a *pipeline) restore() error {
-	var st state
-	unread, whole := false, false // whole: the whole journal is replayed
-	file := statefile.File{Path: a.statePath()}
-	if found, err := file.Load(stateVersion, &st); err != nil {
-		a.log.Warn("saved state is unreadable; rebuilding it from the journal", "error", err)
-		st, unread = state{BootID: hostfs.BootID()}, !found // Load sets aside what it can't decode
-	}
-	earlierBoot := st.BootID != "" && st.BootID != hostfs.BootID()
-	before := reportedState{firing: map[problemKey]problem.Problem{}, conditions: map[string]problem.Status{}}
-	if len(st.Engine) > 0 {
-		firing, conditions, err := detector.ReportedIn(st.Engine)
-		before.add(firing, conditions)
-		if err == nil && !earlierBoot {
-			err = a.engine.Resume(st.Engine, a.now())
-		}
-		if err != nil {
-			a.log.Warn("saved state does not match; rebuilding it from the journal", "error", err)
-			st.Seq, unread, whole = 0, true, true
-		}
-	}
-	if err := a.causes.Restore(st.Causes, whole); err != nil {
-		a.log.Warn("saved state does not match; triggers start without history", "error", err)
-		unread = true
-	}
-	if unread {
-		if err := file.SetAside(); err != nil {
-			a.log.Warn("can't set aside the saved state", "error", err)
-		}
-	}
-	// Entries after a saved state of this boot are of this boot. Without a saved state, an entry's
-	// boot is known from the journal once it has noted a start of the agent, and before that from
-	// the clock. With a state of an earlier boot, all entries have to be read, because sequence
-	// numbers are reused after a power failure.
-	after, known, ours := st.Seq, st.Seq > 0, true
-	if earlierBoot {
-		after, known, ours = 0, true, false
-	}
-	booted := time.Now().Add(-hostfs.BootTime())
-	damaged, err := a.journal.Read(after, func(e journal.Entry) error {
-		if e.Boot != "" {
-			known, ours = true, e.Boot == hostfs.BootID()
-		} else if !known {
-			ours = e.Now.After(booted)
-		}
-		if !ours && e.Seq <= st.Seq {
-			return nil
-		}
-		before.note(e.Transitions)
-		if e.BootTime == 0 { // earlier versions did not record it
-			e.BootTime = event.Duration(max(e.Now.Sub(booted), 0))
-		}
-		var repeated []problem.Transition
-		if ours {
-			repeated = e.Apply(a.engine)
-		}
-		a.causes.Observe(unrepeated(e.Transitions, repeated, a.engine.Problems), e.Now)
-		a.causes.Observe(repeated, e.Now)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("restore state: %w", err)
-	}
-	a.started(&before)
-	if damaged > 0 {
-		a.log.Warn("damaged journal lines or segments were skipped", "count", damaged)
 	}
 	return nil
 }

@@ -9,8 +9,11 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
-	nodepods "github.com/kernosis/kernosis/collector/pods"
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/podsource"
+	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
@@ -27,7 +30,6 @@ type nodePods interface {
 	Await(ctx context.Context) // waits until the pods have been listed
 }
 
-// podSource provides the node's pods.
 type podSource struct {
 	nodePods
 	run     func(context.Context) error // nil: another part runs it
@@ -61,9 +63,11 @@ func (p *parts) openPods() (err error) {
 	return nil
 }
 
-// podsOfServer returns a source that watches the API server.
 func podsOfServer(of *cluster, seen *probes) (*podSource, error) {
-	var err error
+	whole, err := pods.NewReader(of.api, of.node)
+	if err != nil {
+		return nil, err
+	}
 	c := pods.Config{Node: of.node}
 	if seen.wantsPods() {
 		c.Whole = seen.whole()
@@ -74,7 +78,7 @@ func podsOfServer(of *cluster, seen *probes) (*podSource, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &podSource{nodePods: watch, run: watch.Run, whole: &pods.Reader{Client: of.api, Node: of.node}}, nil
+	return &podSource{nodePods: watch, run: watch.Run, whole: whole}, nil
 }
 
 // podsOfKubelet returns a source that polls kubelet, and polls at once when an unknown pod is looked
@@ -82,19 +86,19 @@ func podsOfServer(of *cluster, seen *probes) (*podSource, error) {
 func (p *parts) podsOfKubelet() (*podSource, error) {
 	c := p.cfg.Probes.source(p.cfg.HostRoot)
 	c.InPod = exists(ownToken) // no static pod has a service account
-	whole, err := nodepods.NewAsker(c)
+	whole, err := podsource.NewReader(c)
 	if err != nil {
 		return nil, err
 	}
-	var kubelet *nodepods.Kubelet
+	var kubelet *podsource.Kubelet
 	listed := pods.NewListed(func() { kubelet.Ask() })
-	take := func(list []*probe.Pod, at time.Time) {
+	c.Log, c.Sink = p.log, func(list []*probe.Pod, at time.Time) {
 		if p.probes.wantsPods() {
 			p.probes.take(list)
 		}
 		replace(listed, list, at)
 	}
-	if kubelet, err = nodepods.NewKubelet(c, take, p.log); err != nil {
+	if kubelet, err = podsource.NewKubelet(c); err != nil {
 		return nil, err
 	}
 	p.metrics.Own.MustRegister(kubelet)
@@ -105,7 +109,6 @@ func (p *parts) podsOfKubelet() (*podSource, error) {
 	return s, nil
 }
 
-// replace replaces the pods in known with list.
 func replace(known *pods.Listed, list []*probe.Pod, at time.Time) {
 	now := make([]pods.Pod, len(list))
 	for i, l := range list {
@@ -123,10 +126,61 @@ func (s *podSource) tenantPod(ctx context.Context, in *kube.Store, of *v1alpha1.
 	switch {
 	case err == nil:
 		return tenancy.PodOf(p, of.Spec.PodReference)
-	case errors.Is(err, nodepods.ErrNoPod): // a starting kubelet does not have all pods yet
+	case errors.Is(err, podsource.ErrNoPod): // a starting kubelet does not have all pods yet
 		return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, worker.ErrGone)
 	case s.failure != nil: // kubelet may answer later
 		return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, err)
 	}
 	return tenancy.Pod{}, in.Explain(ctx, "pod of the Diagnosis", err)
+}
+
+// podLabels returns the labels to add to an event: those of its container's pod, if a rule in force
+// reads them. The agent's lock is held.
+func (a *pipeline) podLabels(ev *event.Event) map[string]string {
+	if ev.Container == nil || ev.Container.PodUID == "" || a.pods == nil || len(a.engine.Rules().PodLabelReaders()) == 0 {
+		return nil
+	}
+	p, _ := a.pods.Pod(ev.Container.PodUID)
+	return event.SafeLabels(p.Labels)
+}
+
+func (a *pipeline) namePod(c *event.Container) {
+	if a.pods == nil {
+		return
+	}
+	if p, ok := a.pods.Pod(c.PodUID); ok {
+		c.PodName, c.PodNamespace = display.Safe(p.Name, 253), display.Safe(p.Namespace, 253)
+	}
+}
+
+// awaitPodsFor is how long events wait for the first list of the node's pods. Until then they stay in
+// the ring buffers.
+const awaitPodsFor = 3 * time.Second
+
+// awaitPods waits until the pods are listed if rules read pod labels. Otherwise events that
+// happened while no agent ran would have no labels.
+func (a *pipeline) awaitPods(ctx context.Context, rules *detector.RuleSet) {
+	if a.pods == nil || len(rules.PodLabelReaders()) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, awaitPodsFor)
+	defer cancel()
+	a.pods.Await(ctx)
+}
+
+// warnOfLabels logs a warning if rules read pod labels but the node's pods are unknown.
+func (a *pipeline) warnOfLabels(rules *detector.RuleSet) {
+	if readers := rules.PodLabelReaders(); a.pods == nil && len(readers) > 0 {
+		a.log.Warn("pod.labels is empty in all events: without an API server, kubelet-url or pods-file, the node's pods are unknown", "rules", readers)
+	}
+}
+
+// podName returns a pod's namespace and name, or its UID if they are unknown.
+func (a *pipeline) podName(uid string) string {
+	if a.pods != nil {
+		if p, ok := a.pods.Pod(uid); ok {
+			return p.Namespace + "/" + p.Name
+		}
+	}
+	return uid
 }

@@ -111,7 +111,6 @@ func (p *probes) whole() *pods.Whole {
 	}
 }
 
-// open creates the observer.
 func (p *probes) open(sources *collector.Sources) error {
 	if p == nil {
 		return nil

@@ -82,7 +82,6 @@ func changes(dir string) func() bool {
 	}
 }
 
-// reloadRules reads the rules again and puts them in force.
 func reloadRules(a *pipeline, cfg Config, mutes *muteFile) error {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
@@ -134,10 +133,36 @@ func (c *Config) rules() (*detector.RuleSet, *npd.Set, error) {
 	return rules, set, errors.Join(c.ownConditions(rules), c.ownServiceConditions(rules))
 }
 
+// rulesNow reads the rules. It drops discovered services whose condition another rule sets.
+func (c *Config) rulesNow() (*detector.RuleSet, *npd.Set, error) {
+	rules, set, err := c.rules()
+	if err == nil || c.services == nil {
+		return rules, set, err
+	}
+	without := *c
+	var found []service.Service
+	without.services, found = c.services.configured()
+	others, _, othersErr := without.rules()
+	if othersErr != nil {
+		return nil, nil, err
+	}
+	dropped := false
+	for _, s := range found {
+		if alreadySet(others, s.Condition, ServiceRuleName(s.Name), "") != nil {
+			c.services.drop(s.Name)
+			dropped = true
+		}
+	}
+	if !dropped {
+		return nil, nil, err
+	}
+	return c.rules()
+}
+
 // RulesInForce returns the rules of an agent with this configuration.
 func (c *Config) RulesInForce() (*detector.RuleSet, error) {
 	if c.isAgent {
-		if err := c.ReadNPD(); err != nil {
+		if err := c.readNPD(); err != nil {
 			return nil, err
 		}
 	}
@@ -149,7 +174,7 @@ func (c *Config) RulesInForce() (*detector.RuleSet, error) {
 // AlertRules returns the rules of agents, including those of known services unless another rule
 // sets the service's condition.
 func (c *Config) AlertRules() (*detector.RuleSet, error) {
-	if err := c.ReadNPD(); err != nil {
+	if err := c.readNPD(); err != nil {
 		return nil, err
 	}
 	rules, _, err := c.rules()

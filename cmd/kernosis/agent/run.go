@@ -1,3 +1,15 @@
+// Package agent implements the process that runs on a node, with or without a cluster: it opens the
+// sources, passes their events through the rules, and reports the results.
+//
+//	source ──► pipeline: engine ──► journal ──► console, conditions, Events, metrics, page
+//	                        └─────────────────► Diagnoses
+//
+// [Load] reads the settings of flags, environment and file into a [Config], and [Run] runs an agent
+// until its context ends. parts.open opens each part after those it depends on; they are closed in
+// reverse order.
+//
+// The commands read an agent's state folder: the journal ([JournalDir]), the engine's state
+// ([EngineFile]), mutes ([MutesFile]) and Diagnoses ([ReadDiagnosis]).
 package agent
 
 import (
@@ -19,6 +31,14 @@ import (
 
 // Run runs an agent until ctx ends.
 func Run(ctx context.Context, version string, cfg Config, stdout, stderr io.Writer) (err error) {
+	if cfg.isAgent {
+		if err := cfg.readNPD(); err != nil {
+			return err
+		}
+		if err := cfg.connect(version); err != nil {
+			return err
+		}
+	}
 	level, err := config.ParseLevel(cfg.LogLevel)
 	if err != nil {
 		return err

@@ -3,11 +3,15 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/ingest"
 	"github.com/kernosis/kernosis/collector/probe/service"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
 )
 
 // serviceSettings configure which services of the node are probed. See docs/services.md.
@@ -116,3 +120,38 @@ func (c *Config) checkServices() error {
 // knowsAPIServer reports whether the agent can get the API server's address from its cluster
 // configuration.
 func (c *Config) knowsAPIServer() bool { return c.isAgent && c.Kube.Exporter }
+
+// serviceLayer makes a rule for each service. Its condition becomes True when the threshold of
+// consecutive failed probes is reached, and ends when the probe has recovered.
+func serviceLayer(all []service.Service) (fs.FS, error) {
+	file := detector.RuleFile{Conditions: map[string]detector.ConditionSpec{}}
+	for _, s := range all {
+		file.Conditions[s.Condition] = detector.ConditionSpec{HealthyReason: s.HealthyReason, HealthyMessage: s.HealthyMessage}
+		// Names are letters, digits and dashes: nothing to escape.
+		own := fmt.Sprintf("event.probe == %q && event.target == %q", "service", s.Name)
+		file.Rules = append(file.Rules, &detector.Rule{
+			Name: ServiceRuleName(s.Name), Events: []event.Kind{event.Probe}, Condition: s.Condition, Reason: s.Condition, Severity: problem.Severity(s.Severity),
+			When:      own + " && event.failures >= event.threshold",
+			Message:   "${event.target}: ${event.cause} (${event.verdict}, ${event.threshold} times in a row)",
+			ClearWhen: own + ` && event.kind == "probe.recovered"`,
+		})
+	}
+	return file.Layer("services.yaml")
+}
+
+// ServiceRuleName returns the name of a service's rule.
+func ServiceRuleName(name string) string { return "service-" + name }
+
+// ownServiceConditions refuses rules that set the condition of a service.
+func (c *Config) ownServiceConditions(rules *detector.RuleSet) error {
+	var errs []error
+	for _, s := range c.services.list() {
+		err := alreadySet(rules, s.Condition, ServiceRuleName(s.Name), " of service "+s.Name)
+		if err == nil {
+			continue
+		}
+		i := slices.IndexFunc(c.Services.Probes, func(p service.Service) bool { return p.Name == s.Name })
+		errs = append(errs, c.serviceError(i, map[bool]string{true: "condition", false: "known"}[i >= 0], "%w", err))
+	}
+	return errors.Join(errs...)
+}

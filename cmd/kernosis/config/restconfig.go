@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -10,6 +11,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
+// ErrNoCluster: no API server is configured.
+var ErrNoCluster = errors.New("no kubeconfig, and not in a pod of a cluster") //nolint:gochecknoglobals // a constant
+
 // RESTConfig returns the client configuration for the API server: from node-problem-detector's
 // --apiserver-override if set, from a kubeconfig, or in-cluster. The error is [ErrNoCluster] if there
 // is none of these.
@@ -18,7 +22,33 @@ func RESTConfig(apiServerOverride, kubeconfig string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("apiserver-override: %w", err)
 	}
-	return o.config(kubeconfig)
+	kubeconfig = cmp.Or(o.kubeconfig, kubeconfig)
+	var c *rest.Config
+	switch {
+	case kubeconfig != "":
+		rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}
+		over := &clientcmd.ConfigOverrides{}
+		over.ClusterInfo.Server = o.host
+		c, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, over).ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
+		}
+	case !o.inCluster:
+		c = &rest.Config{Host: o.host}
+	default:
+		c, err = rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			return nil, ErrNoCluster
+		}
+		if err != nil {
+			return nil, fmt.Errorf("in-cluster configuration: %w", err)
+		}
+		c.Host = cmp.Or(o.host, c.Host)
+	}
+	if o.insecure {
+		c.Insecure, c.CAData, c.CAFile = true, nil, ""
+	}
+	return c, nil
 }
 
 // CheckOverride returns an error if text is not a valid --apiserver-override.
@@ -27,7 +57,6 @@ func CheckOverride(text string) error {
 	return err
 }
 
-// override is node-problem-detector's --apiserver-override.
 type override struct {
 	host       string // https://host:port; "": not overridden
 	inCluster  bool
@@ -81,42 +110,4 @@ func parseOverride(text string) (override, error) {
 		return o, fmt.Errorf("%q: with inClusterConfig=false a host or auth is required", text)
 	}
 	return o, nil
-}
-
-// ErrNoCluster: no API server is configured.
-var ErrNoCluster = errors.New("no kubeconfig, and not in a pod of a cluster") //nolint:gochecknoglobals // a constant
-
-func (o *override) config(kubeconfig string) (*rest.Config, error) {
-	if o.kubeconfig != "" {
-		kubeconfig = o.kubeconfig
-	}
-	var c *rest.Config
-	var err error
-	switch {
-	case kubeconfig != "":
-		rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}
-		over := &clientcmd.ConfigOverrides{}
-		over.ClusterInfo.Server = o.host
-		c, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, over).ClientConfig()
-		if err != nil {
-			return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
-		}
-	case !o.inCluster:
-		c = &rest.Config{Host: o.host}
-	default:
-		c, err = rest.InClusterConfig()
-		if errors.Is(err, rest.ErrNotInCluster) {
-			return nil, ErrNoCluster
-		}
-		if err != nil {
-			return nil, fmt.Errorf("in-cluster configuration: %w", err)
-		}
-		if o.host != "" {
-			c.Host = o.host
-		}
-	}
-	if o.insecure {
-		c.Insecure, c.CAData, c.CAFile = true, nil, ""
-	}
-	return c, nil
 }

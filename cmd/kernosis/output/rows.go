@@ -8,14 +8,23 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// gap is the number of spaces between two columns.
 const gap = 2
 
 // Rows is text in columns. Cells may be coloured ([Colours]).
-type Rows struct{ rows [][]string }
+type Rows struct {
+	// Most is the number of columns to write; 0: all.
+	Most int
+
+	rows [][]string
+}
 
 // Add adds a row.
-func (r *Rows) Add(cells ...string) { r.rows = append(r.rows, cells) }
+func (r *Rows) Add(cells ...string) {
+	if r.Most > 0 && len(cells) > r.Most {
+		cells = cells[:r.Most]
+	}
+	r.rows = append(r.rows, cells)
+}
 
 // Len returns the number of rows.
 func (r *Rows) Len() int { return len(r.rows) }

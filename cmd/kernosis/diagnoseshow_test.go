@@ -1,4 +1,4 @@
-package diagnosis
+package main
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -32,11 +33,11 @@ func TestSummaryOfAWaitingRun(t *testing.T) {
 	if _, err := r.Execute(t.Context(), &runner.Diagnosis{ID: "d1", Graph: g, Steps: []runner.Step{{}, {Operation: mend}}}); err != nil {
 		t.Fatal(err)
 	}
-	v, err := Read(dir, "d1")
+	v, err := agent.ReadDiagnosis(dir, "d1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := v.Summary(); !strings.Contains(got, "WAITS     node 1: AwaitingDecision: of the controller\n") {
+	if got := summary(v); !strings.Contains(got, "WAITS     node 1: AwaitingDecision: of the controller\n") {
 		t.Error(got)
 	}
 }
@@ -59,9 +60,9 @@ func TestProgressIsInTheOrderOfTheRun(t *testing.T) {
 		{ID: 4, Operation: "d", State: "Running", Start: at.Add(2 * time.Second)},
 	}}
 	var out bytes.Buffer
-	p := &Progress{w: &out, reported: map[int]bool{}, width: 1}
-	p.Changed(rep)
-	p.Changed(rep)
+	p := &progress{w: &out, reported: map[int]bool{}, width: 1}
+	p.changed(rep)
+	p.changed(rep)
 	var got []string
 	for line := range strings.Lines(out.String()) {
 		got = append(got, strings.Fields(line)[1])
