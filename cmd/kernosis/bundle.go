@@ -147,8 +147,12 @@ func (s *support) collect(ctx context.Context) {
 	state := status.NewReader(s.c).Read(ctx)
 	files := []bundled{
 		{"version.txt", func(context.Context) (what, text string, err error) { return "this program", thisBuild().String(), nil }},
-		{"status.txt", outputOf("kernosis status -o wide", func(w io.Writer) error { return state.WriteText(w, status.View{Wide: true}) })},
-		{"status.json", outputOf("kernosis status -o json", func(w io.Writer) error { return output.WriteJSON(w, state) })},
+		{"status.txt", outputOf("kernosis status -o wide", func(w io.Writer) error {
+			return state.WriteText(w, status.View{Wide: true})
+		})},
+		{"status.json", outputOf("kernosis status -o json", func(w io.Writer) error {
+			return output.WriteJSON(w, state)
+		})},
 		{"healthz.txt", s.page("healthz")},
 		{"readyz.txt", s.page("readyz")},
 		{"metrics.txt", s.page("metrics")},

@@ -107,7 +107,8 @@ func listDiagnoses(w io.Writer, views []*agent.Diagnosis, all bool) error {
 		if !v.Report.Ended.IsZero() {
 			took = display.Duration(v.Report.Ended.Sub(v.Report.Started))
 		}
-		rows.Add(v.Report.ID, v.Report.Started.Format(time.DateTime), took, strconv.Itoa(len(v.Artifacts)), resultText(v), parameterText(v.Parameters))
+		rows.Add(v.Report.ID, v.Report.Started.Format(time.DateTime), took, strconv.Itoa(len(v.Artifacts)),
+			resultText(v), parameterText(v.Parameters))
 	}
 	return rows.Write(w)
 }

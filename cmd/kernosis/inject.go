@@ -78,11 +78,11 @@ const watchPatience = 5 * time.Second
 func waitTarget(pinRoot string) func(context.Context, uint32, netip.AddrPort) error {
 	return func(ctx context.Context, netns uint32, addr netip.AddrPort) error {
 		var unread error
-		err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, watchPatience, true, func(context.Context) (watched bool, _ error) {
+		isWatched := func(context.Context) (watched bool, _ error) {
 			watched, unread = bpf.WatchedBy(pinRoot, netns, addr)
 			return watched, nil
-		})
-		if err != nil {
+		}
+		if err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, watchPatience, true, isWatched); err != nil {
 			return errors.Join(fmt.Errorf("%s is not in the targets map below %s", addr, pinRoot), unread)
 		}
 		return nil

@@ -194,7 +194,8 @@ func lintFormats(path string, in lint.Input, corpus *lint.Corpus) ([]lint.Findin
 func lintWarnings(f *npd.File) []lint.Finding {
 	var out []lint.Finding
 	for _, w := range f.Warnings {
-		out = append(out, lint.Finding{File: f.Name, Line: w.Line, Level: lint.Warning, Code: "ignored", Message: inField(w.Field, w.Msg)})
+		msg := inField(w.Field, w.Msg)
+		out = append(out, lint.Finding{File: f.Name, Line: w.Line, Level: lint.Warning, Code: "ignored", Message: msg})
 	}
 	if f.Skipped != "" {
 		out = append(out, lint.Finding{File: f.Name, Line: 1, Level: lint.Info, Code: "skipped", Message: "skipped: " + f.Skipped})
@@ -361,8 +362,8 @@ func reviewed(r *manifest.Reader) (review.Known, error) {
 func lintFindings(found []review.Finding) []lint.Finding {
 	var out []lint.Finding
 	for _, f := range found {
-		p := f.Place
-		out = append(out, lint.Finding{File: p.File, Line: p.Line, Level: lint.Level(f.Level), Code: f.Code, Message: inField(p.Field, p.Msg)})
+		p, level := f.Place, lint.Level(f.Level)
+		out = append(out, lint.Finding{File: p.File, Line: p.Line, Level: level, Code: f.Code, Message: inField(p.Field, p.Msg)})
 	}
 	return out
 }

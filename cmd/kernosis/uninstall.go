@@ -42,10 +42,11 @@ configuration stay: remove them as you installed them (helm uninstall, kubectl d
 			return nil
 		},
 	}
-	kube = writesCluster(cmd, 2*time.Minute, "time limit of the whole command", func(ctx context.Context, to *rest.Config, say func(string)) error {
+	uninstall := func(ctx context.Context, to *rest.Config, say func(line string)) error {
 		c.To, c.Say = to, say
 		return install.Uninstall(ctx, c)
-	})
+	}
+	kube = writesCluster(cmd, 2*time.Minute, "time limit of the whole command", uninstall)
 	cmd.Flags().StringVar(&c.DaemonSet, "daemonset", install.DefaultDaemonSet, "`name` of the agents' DaemonSet")
 	cmd.Flags().StringVar(&c.Deployment, "deployment", install.DefaultDeployment, "`name` of the controller's Deployment")
 	cmd.Flags().BoolVar(&c.Kinds, "crds", false, "also delete the CustomResourceDefinitions and with them all Diagnoses, OperationSets, Triggers, Operations and policies")
@@ -91,9 +92,12 @@ func newCRDsDelete() *cobra.Command {
 	return cmd
 }
 
-// writesCluster makes a command call do with a timeout and the rate limits for many writes to the API
-// server, and adds the flags for that.
-func writesCluster(cmd *cobra.Command, timeout time.Duration, usage string, do func(context.Context, *rest.Config, func(line string)) error) *kubeFlagSet {
+// clusterWork is work with many writes to the API server. It reports its progress to say.
+type clusterWork func(ctx context.Context, to *rest.Config, say func(line string)) error
+
+// writesCluster makes a command do work with a timeout and the rate limits for many writes, and adds
+// the flags for that.
+func writesCluster(cmd *cobra.Command, timeout time.Duration, usage string, work clusterWork) *kubeFlagSet {
 	kube := newKubeFlagSet(cmd.Flags())
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, usage)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -107,7 +111,7 @@ func writesCluster(cmd *cobra.Command, timeout time.Duration, usage string, do f
 		to.QPS, to.Burst, to.UserAgent = uninstallQPS, uninstallBurst, "kernosis-uninstall/"+version
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
-		return output.Failed(do(ctx, to, func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }))
+		return output.Failed(work(ctx, to, func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }))
 	}
 	return kube
 }

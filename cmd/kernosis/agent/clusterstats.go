@@ -24,8 +24,10 @@ func newLatency() *prometheus.HistogramVec {
 
 // clusterDescs describes the metrics shared by all parts that write to the API server.
 func clusterDescs() (writes, acked *prometheus.Desc) {
-	return prometheus.NewDesc("kernosis_api_writes_total", "Requests that write to the API server, by object (condition, event, lease, diagnosis) and outcome.", []string{"object", "outcome"}, nil),
-		prometheus.NewDesc("kernosis_api_last_acknowledged_timestamp_seconds", "When the API server last accepted a write, by object.", []string{"object"}, nil)
+	return prometheus.NewDesc("kernosis_api_writes_total",
+			"Requests that write to the API server, by object (condition, event, lease, diagnosis) and outcome.", []string{"object", "outcome"}, nil),
+		prometheus.NewDesc("kernosis_api_last_acknowledged_timestamp_seconds",
+			"When the API server last accepted a write, by object.", []string{"object"}, nil)
 }
 
 // Describe implements prometheus.Collector.

@@ -32,7 +32,9 @@ func taskFaults() []Fault {
 			"which kn-hang-holder holds, and lets it go afterwards.",
 		DefaultDuration: hangLong,
 		require:         requireUserfaultfd,
-		do:              func(ctx context.Context, r *run) error { return runHang(ctx, r, &HungTask{Limit: r.limit}) },
+		do: func(ctx context.Context, r *run) error {
+			return runHang(ctx, r, &HungTask{Limit: r.limit})
+		},
 	}, {
 		Name:    "hung-task-fs",
 		Summary: "a task stuck writing to a frozen filesystem",

@@ -97,7 +97,8 @@ func (p *Probe) breakTarget(ctx context.Context) error {
 		return nil
 	}
 	behave, ok := map[ProbeKind]string{
-		ProbeReset: behaveReset, ProbeSilent: behaveSilent, ProbeSlow: behaveSlow, ProbeQueueFull: behaveIdle, ProbeNoRoute: behaveAnswer,
+		ProbeReset: behaveReset, ProbeSilent: behaveSilent, ProbeSlow: behaveSlow,
+		ProbeQueueFull: behaveIdle, ProbeNoRoute: behaveAnswer,
 	}[p.Kind]
 	if !ok {
 		return fmt.Errorf("unknown kind of probe %q", p.Kind)
