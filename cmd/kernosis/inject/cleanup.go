@@ -184,10 +184,7 @@ func undoRecord(path string) error {
 // time limit passes, and undoes the steps that are still in the record.
 func guard(args []string) error {
 	path := args[0]
-	limit, err := time.ParseDuration(args[1])
-	if err != nil {
-		return fmt.Errorf("guard %s: %w", path, err)
-	}
+	limit, _ := time.ParseDuration(args[1]) // as begin has formatted it
 	if _, err := setComm("kn-guard"); err != nil {
 		return err
 	}
@@ -206,7 +203,7 @@ func guard(args []string) error {
 	// The lock of a killed owner is released a moment after its pipe; an owner
 	// that ended cleanly has removed the record.
 	var f *os.File
-	err = waitFor(context.Background(), undoLimit, "the end of its owner", func() (bool, error) {
+	err := waitFor(context.Background(), undoLimit, "the end of its owner", func() (bool, error) {
 		var err error
 		f, err = lockRecord(path)
 		if errors.Is(err, unix.EWOULDBLOCK) {

@@ -44,20 +44,19 @@ type plain struct {
 	first   time.Time // time of lines before the first line that has one
 }
 
-func newPlain() (*plain, error) {
+func newPlain() *plain {
 	p := &plain{}
 	var exprs []string
 	for _, f := range timeFormats() {
 		exprs = append(exprs, f.before+"("+f.expr+")")
 		parser, err := file.NewParser(file.Format{Timestamp: f.expr, TimestampFormat: f.layout, Location: time.UTC}, nil)
 		if err != nil {
-			return nil, err
+			panic(err) // the formats are constants
 		}
 		p.parsers = append(p.parsers, parser)
 	}
-	var err error
-	p.any, err = regexp.Compile(strings.Join(exprs, "|"))
-	return p, err
+	p.any = regexp.MustCompile(strings.Join(exprs, "|"))
+	return p
 }
 
 // time returns the first time in a line.
@@ -88,10 +87,8 @@ func (r *Replay) plainLine(b []byte) line {
 }
 
 // beginPlain prepares for a file that begins with head.
-func (r *Replay) beginPlain(head []byte) (err error) {
-	if r.plain, err = newPlain(); err != nil {
-		return err
-	}
+func (r *Replay) beginPlain(head []byte) {
+	r.plain = newPlain()
 	r.plain.first = r.written
 	for b := range bytes.Lines(head) {
 		if at, ok := r.plain.time(b, r.written); ok {
@@ -99,7 +96,6 @@ func (r *Replay) beginPlain(head []byte) (err error) {
 			break
 		}
 	}
-	return nil
 }
 
 // plainName returns the name of a log file's log in an agent that does not configure another name.
