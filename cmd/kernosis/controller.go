@@ -25,7 +25,6 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/config"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
-	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/diagnose/controller/repair"
 	"github.com/kernosis/kernosis/diagnose/controller/start"
@@ -33,7 +32,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
-	"github.com/kernosis/kernosis/reporter/page"
 	"github.com/kernosis/kernosis/reporter/web"
 )
 
@@ -209,7 +207,7 @@ func (*controllerServer) NeedLeaderElection() bool { return false }
 // Start implements manager.Runnable.
 func (c *controllerServer) Start(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	pages := page.NewFleet(page.FleetConfig{Version: version, Ended: ctx.Done(), Nodes: c.fleet.read}).Routes()
+	pages := web.NewFleetPage(web.FleetPageConfig{Version: version, Ended: ctx.Done(), Nodes: c.fleet.read}).Routes()
 	handler := func(a *web.Access) http.Handler { return web.MetricsHandler(ctrlmetrics.Registry, pages, a) }
 	if err := web.ListenAndServe(ctx, g, c.log, c.address, "/metrics", c.access, handler); err != nil {
 		return err
@@ -220,26 +218,8 @@ func (c *controllerServer) Start(ctx context.Context) error {
 // addStarts adds the parts that create Diagnoses from alerts, Events and schedules once their CRDs
 // are installed, and the server that receives alerts.
 func addStarts(m manager.Manager, cfg controllerConfig, installed <-chan struct{}, log *slog.Logger) (func(), error) {
-	part, remove, err := start.Add(m, start.Config{Namespace: cfg.Namespace, Installed: installed, Metrics: ctrlmetrics.Registry, Log: log})
-	if err != nil || cfg.Alerts.Listen == "" {
-		return remove, err
-	}
-	api, err := kubernetes.NewForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
-	if err != nil {
-		remove()
-		return nil, fmt.Errorf("alerts: %w", err)
-	}
-	c := cfg.Alerts.server()
-	c.Taker, c.API, c.Metrics, c.Log = part, api, ctrlmetrics.Registry, log
-	server, err := alerts.New(c)
-	if err != nil {
-		remove()
-		return nil, err
-	}
-	removeAll := func() { server.Close(); remove() }
-	if err := m.Add(server); err != nil {
-		removeAll()
-		return nil, err
-	}
-	return removeAll, nil
+	_, remove, err := start.Add(m, start.Config{
+		Namespace: cfg.Namespace, Alerts: cfg.Alerts.server(), Installed: installed, Metrics: ctrlmetrics.Registry, Log: log,
+	})
+	return remove, err
 }

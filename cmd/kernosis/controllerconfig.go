@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/config"
-	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/controller"
+	"github.com/kernosis/kernosis/diagnose/controller/start"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
 )
@@ -171,7 +171,7 @@ func alertsFlags(fs *pflag.FlagSet) {
 	fs.String("alerts-listen", "", "`address` that receives alerts from Alertmanager and Prometheus, such as :20260; empty: none")
 	fs.String("alerts-cert-file", "", "`file` with the certificate for alerts-listen, in PEM; reloaded when it changes")
 	fs.String("alerts-key-file", "", "`file` with its key")
-	fs.String("alerts-audience", alerts.DefaultAudience, "`audience` that senders' tokens must have")
+	fs.String("alerts-audience", start.DefaultAudience, "`audience` that senders' tokens must have")
 	fs.String("alerts-client-ca-file", "", "`file` with the CAs of senders' client certificates; empty: only tokens are accepted")
 	fs.StringSlice("alerts-client-names", nil, "accepted `names` in client certificates: common name, DNS name or URI")
 	fs.Bool("alerts-plain-http", false, "receive alerts without TLS, on a loopback address only")
@@ -192,8 +192,8 @@ func (c *alertsConfig) check() error {
 	return errors.Join(append(errs, server.Check())...)
 }
 
-func (c *alertsConfig) server() alerts.Config {
-	return alerts.Config{
+func (c *alertsConfig) server() start.AlertsConfig {
+	return start.AlertsConfig{
 		Listen: c.Listen, Audience: c.Audience, CertFile: c.CertFile, KeyFile: c.KeyFile, Plain: c.PlainHTTP,
 		ClientCAFile: c.ClientCAFile, ClientNames: c.ClientNames,
 	}

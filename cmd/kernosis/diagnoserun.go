@@ -121,7 +121,7 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 	for id := range effects {
 		effects[id] = plan.Effect(id)
 	}
-	return c.execute(cmd, &agent.Diagnosis{Dir: dir, Graph: d.Graph, Effects: effects, Parameters: d.Parameters, Set: set.Name, Node: d.Node}, d, personGate{c.allowRepairs, plan.ByController}, log)
+	return c.execute(cmd, &agent.Diagnosis{Dir: dir, Graph: d.Graph, Effects: effects, Parameters: d.Parameters, Set: set.Name, Node: c.node}, d, personGate{c.allowRepairs, plan.ByController}, log)
 }
 
 func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan, dir string) (*runner.Diagnosis, error) {
@@ -129,16 +129,15 @@ func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan, dir string) (*ru
 	if err != nil {
 		return nil, err
 	}
-	node := c.node
-	if node == "" {
-		if node, err = os.Hostname(); err != nil {
+	if c.node == "" {
+		if c.node, err = os.Hostname(); err != nil {
 			return nil, fmt.Errorf("name of this node: %w; set it with --node", err)
 		}
 	}
 	if given["node"] == "" && slices.Contains(plan.Parameters(), "node") {
-		given["node"] = node
+		given["node"] = c.node
 	}
-	d := &runner.Diagnosis{ID: c.id, Node: node, Graph: plan.Graph, Steps: plan.Steps, Parameters: given}
+	d := &runner.Diagnosis{ID: c.id, Graph: plan.Graph, Steps: plan.Steps, Parameters: given}
 	if d.ID == "" {
 		d.ID = newDiagnosisID(set)
 	}
@@ -211,7 +210,7 @@ func (c *diagnoseRun) execute(cmd *cobra.Command, view *agent.Diagnosis, d *runn
 		return output.Failed(err)
 	}
 	if c.format.ForPeople() {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s on %s, run %s\n", view.Set, d.Node, d.ID)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s on %s, run %s\n", view.Set, view.Node, d.ID)
 	}
 	rep, err := r.Execute(cmd.Context(), d)
 	if rep == nil {

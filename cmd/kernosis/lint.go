@@ -22,7 +22,6 @@ import (
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/lint"
 	"github.com/kernosis/kernosis/detector/npd"
-	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -267,7 +266,7 @@ func addRules(in *lint.Input, files []lintFile) (*detector.RuleSet, error) {
 		name := fmt.Sprintf("%04d.yaml", i)
 		layer[name], paths[name] = &fstest.MapFile{Data: f.data}, f.path
 	}
-	set, err := detector.Load(rules.FS, layer)
+	set, err := detector.Load(detector.Shipped(), layer)
 	if list := (detector.Errors)(nil); errors.As(err, &list) {
 		for _, e := range list {
 			if path, ok := paths[e.File]; ok {
@@ -295,7 +294,7 @@ func addServices(in *lint.Input) {
 		if slices.ContainsFunc(in.Conditions, func(c lint.Condition) bool { return c.Type == s.Condition }) {
 			continue
 		}
-		in.Conditions = append(in.Conditions, lint.Condition{Type: s.Condition, Healthy: s.HealthyReason})
+		in.Conditions = append(in.Conditions, lint.Condition{Type: s.Condition})
 		in.Rules = append(in.Rules, lint.Rule{Reason: s.Condition, Condition: s.Condition, Healthy: s.HealthyReason, Context: true})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,11 +16,10 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/probe/service"
-	"github.com/kernosis/kernosis/deploy/alerts"
+	"github.com/kernosis/kernosis/deploy/monitoring"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/detector/ruledoc"
-	"github.com/kernosis/kernosis/detector/rules"
 )
 
 func newRules() *cobra.Command {
@@ -54,7 +52,7 @@ func newRulesCheck() *cobra.Command {
 // checkedRules loads the shipped rules, overridden by those of a file or folder; "" for none.
 func checkedRules(path string) (*detector.RuleSet, error) {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
-		return detector.LoadFile(path, rules.FS)
+		return detector.LoadFile(path, detector.Shipped())
 	}
 	return agent.LoadRules(path)
 }
@@ -201,7 +199,7 @@ func newRulesSchema() *cobra.Command {
 		ValidArgs: []string{"rules", "tests", "mutes"},
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			data, err := fs.ReadFile(rules.Schemas, "schema/"+cmp.Or(firstOf(args), "rules")+".json")
+			data, err := detector.Schema(cmp.Or(firstOf(args), "rules"))
 			if err != nil {
 				return err
 			}
@@ -213,7 +211,7 @@ func newRulesSchema() *cobra.Command {
 
 func newRulesAlerts() *cobra.Command {
 	var cfg agent.Config
-	to := alerts.Config{Doc: alertDoc}
+	to := monitoring.AlertConfig{Doc: alertDoc}
 	cmd := &cobra.Command{
 		Use:   "alerts",
 		Short: "Print Prometheus alerts for the rules in force, and on Kernosis itself",
@@ -228,7 +226,7 @@ next, a runbook_url and, with --dashboard-base, a dashboard_url. See docs/monito
 			if err != nil {
 				return err
 			}
-			file, err := alerts.Of(set, to)
+			file, err := monitoring.AlertsOf(set, to)
 			if err != nil {
 				return output.Failed(err)
 			}
@@ -245,10 +243,10 @@ next, a runbook_url and, with --dashboard-base, a dashboard_url. See docs/monito
 	fs.StringSliceVar(&cfg.ShippedRules, "shipped-rules", []string{"*"}, "which `files` of shipped rules are in force, as the agent's")
 	fs.StringSliceVar(&cfg.NPD.SystemLog, agent.FlagSystemLog, nil, "`files` of node-problem-detector's system-log-monitor, as the agent's")
 	fs.StringSliceVar(&cfg.NPD.CustomPlugin, agent.FlagCustomPlugin, nil, "`files` of its custom-plugin-monitor")
-	fs.StringVar(&to.RunbookBase, "runbook-base", alerts.DefaultRunbookBase, "base `URL` of the runbook pages; empty: no runbook_url")
+	fs.StringVar(&to.RunbookBase, "runbook-base", monitoring.Docs, "base `URL` of the runbook pages; empty: no runbook_url")
 	fs.StringVar(&to.DashboardBase, "dashboard-base", "", "base `URL` of Grafana; empty: no dashboard_url")
-	fs.StringVar(&to.AgentJob, "agent-job", alerts.DefaultAgentJob, "`regexp` that matches the job label of agents")
-	fs.StringVar(&to.ControllerJob, "controller-job", alerts.DefaultControllerJob, "`regexp` that matches the job label of the controller")
+	fs.StringVar(&to.AgentJob, "agent-job", monitoring.DefaultAgentJob, "`regexp` that matches the job label of agents")
+	fs.StringVar(&to.ControllerJob, "controller-job", monitoring.DefaultControllerJob, "`regexp` that matches the job label of the controller")
 	return cmd
 }
 

@@ -389,20 +389,16 @@ func (a *pipeline) measure() {
 }
 
 // firing returns the problems that fire and are not muted. Subjects that are pods have the pod's name.
-func (a *pipeline) firing(problems []problem.Problem) []metrics.FiringProblem {
-	var out []metrics.FiringProblem
-	for i := range problems {
-		p := &problems[i]
+func (a *pipeline) firing(problems []problem.Problem) (out []problem.Problem) {
+	for _, p := range problems {
 		if p.State != problem.Firing || !p.MutedUntil.IsZero() {
 			continue
 		}
-		subject := p.Subject
 		if p.Pod != "" {
-			subject = "pod " + a.podName(p.Pod)
+			p.Subject = "pod " + a.podName(p.Pod)
 		}
-		out = append(out, metrics.FiringProblem{
-			Rule: p.Rule, Reason: p.Reason, Severity: p.Severity, Subject: display.Bounded(subject, maxSubject), Since: p.Since,
-		})
+		p.Subject = display.Bounded(p.Subject, maxSubject)
+		out = append(out, p)
 	}
 	return out
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
+	nodepods "github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/collector/probe/podsource"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -64,10 +64,7 @@ func (p *parts) openPods() (err error) {
 }
 
 func podsOfServer(of *cluster, seen *probes) (*podSource, error) {
-	whole, err := pods.NewReader(of.api, of.node)
-	if err != nil {
-		return nil, err
-	}
+	var err error
 	c := pods.Config{Node: of.node}
 	if seen.wantsPods() {
 		c.Whole = seen.whole()
@@ -78,7 +75,7 @@ func podsOfServer(of *cluster, seen *probes) (*podSource, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &podSource{nodePods: watch, run: watch.Run, whole: whole}, nil
+	return &podSource{nodePods: watch, run: watch.Run, whole: &pods.Reader{Client: of.api, Node: of.node}}, nil
 }
 
 // podsOfKubelet returns a source that polls kubelet, and polls at once when an unknown pod is looked
@@ -86,19 +83,19 @@ func podsOfServer(of *cluster, seen *probes) (*podSource, error) {
 func (p *parts) podsOfKubelet() (*podSource, error) {
 	c := p.cfg.Probes.source(p.cfg.HostRoot)
 	c.InPod = exists(ownToken) // no static pod has a service account
-	whole, err := podsource.NewReader(c)
+	whole, err := nodepods.NewAsker(c)
 	if err != nil {
 		return nil, err
 	}
-	var kubelet *podsource.Kubelet
+	var kubelet *nodepods.Kubelet
 	listed := pods.NewListed(func() { kubelet.Ask() })
-	c.Log, c.Sink = p.log, func(list []*probe.Pod, at time.Time) {
+	take := func(list []*probe.Pod, at time.Time) {
 		if p.probes.wantsPods() {
 			p.probes.take(list)
 		}
 		replace(listed, list, at)
 	}
-	if kubelet, err = podsource.NewKubelet(c); err != nil {
+	if kubelet, err = nodepods.NewKubelet(c, take, p.log); err != nil {
 		return nil, err
 	}
 	p.metrics.Own.MustRegister(kubelet)
@@ -126,7 +123,7 @@ func (s *podSource) tenantPod(ctx context.Context, in *kube.Store, of *v1alpha1.
 	switch {
 	case err == nil:
 		return tenancy.PodOf(p, of.Spec.PodReference)
-	case errors.Is(err, podsource.ErrNoPod): // a starting kubelet does not have all pods yet
+	case errors.Is(err, nodepods.ErrNoPod): // a starting kubelet does not have all pods yet
 		return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, worker.ErrGone)
 	case s.failure != nil: // kubelet may answer later
 		return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, err)

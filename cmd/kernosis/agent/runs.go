@@ -79,7 +79,7 @@ func ReadDiagnoses(all ...string) ([]*Diagnosis, error) {
 func (v *Diagnosis) Drawing(title string) *draw.Drawing {
 	var status v1alpha1.DiagnosisStatus
 	v.Report.Status(&status)
-	return runner.Drawing(title, v.Graph, func(id int) v1alpha1.Effect { return v.Effects[id] }, &status)
+	return draw.Of(title, v.Graph, func(id int) v1alpha1.Effect { return v.Effects[id] }, &status)
 }
 
 // NoVerdict returns why a failed run has no verdict.

@@ -20,12 +20,12 @@ import (
 	"github.com/kernosis/kernosis/diagnose/graph/draw"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/worker"
-	"github.com/kernosis/kernosis/reporter/page"
+	"github.com/kernosis/kernosis/reporter/web"
 )
 
 // openPage creates the web page of the node. Its streams end with ctx.
 func (p *parts) openPage(ctx context.Context) {
-	cfg := page.Config{
+	cfg := web.NodePageConfig{
 		Node: p.cfg.shownNode(), Version: p.version, Kernel: status.Kernel(), Started: time.Now(),
 		Journal: filepath.Join(p.cfg.StateDir, JournalDir), Ended: ctx.Done(),
 		Problems: p.agent.problemsNow, Conditions: p.agent.conditions, Sources: p.agent.sourcesNow,
@@ -35,7 +35,7 @@ func (p *parts) openPage(ctx context.Context) {
 		d := &pageDiagnoses{stateDir: p.cfg.StateDir, worker: p.agent.causes}
 		cfg.Diagnoses, cfg.Drawing, cfg.Forget = d.list, d.drawing, d.forget
 	}
-	of := page.New(cfg)
+	of := web.NewNodePage(cfg)
 	p.agent.mu.Lock()
 	defer p.agent.mu.Unlock()
 	p.agent.page = of
@@ -59,30 +59,26 @@ func (a *pipeline) problemsNow() []problem.Problem {
 }
 
 // sourcesNow returns the sources, and why they miss events.
-func (a *pipeline) sourcesNow() []page.Source {
+func (a *pipeline) sourcesNow() []web.Source {
 	a.mu.Lock()
 	known := a.engine.Sources()
 	a.mu.Unlock()
-	out := make([]page.Source, 0, len(known))
+	out := make([]web.Source, 0, len(known))
 	for _, s := range known {
 		why := s.Reason
 		if s.Up && s.Lost != "" {
 			why = "records were lost (" + s.Lost + ")"
 		}
-		out = append(out, page.Source{Name: s.Stem, Up: s.Up, Why: why})
+		out = append(out, web.Source{Name: s.Stem, Up: s.Up, Why: why})
 	}
 	return out
 }
 
 // losses returns what was lost since the agent started.
-func (a *pipeline) losses() []page.Loss {
-	var out []page.Loss
-	lost, err := a.metrics.Losses()
-	if err != nil {
-		a.log.Warn("losses can't be counted", "error", err)
-	}
-	for _, l := range lost {
-		out = append(out, page.Loss{What: "records of " + l.Stem, Why: l.Reason, Count: l.Count})
+func (a *pipeline) losses() []web.Loss {
+	var out []web.Loss
+	for _, l := range a.metrics.Losses() {
+		out = append(out, web.Loss{What: "records of " + l.Stem, Why: l.Reason, Count: l.Count})
 	}
 	j := a.journal.Stats()
 	a.mu.Lock()
@@ -90,7 +86,7 @@ func (a *pipeline) losses() []page.Loss {
 	a.mu.Unlock()
 	add := func(what, why string, count uint64) {
 		if count > 0 {
-			out = append(out, page.Loss{What: what, Why: why, Count: count})
+			out = append(out, web.Loss{What: what, Why: why, Count: count})
 		}
 	}
 	add("journal entries", "not written", j.Failed)
@@ -102,21 +98,21 @@ func (a *pipeline) losses() []page.Loss {
 	for rule, n := range engine.EvalErrors {
 		add("evaluations of rule "+rule, "failed", n)
 	}
-	slices.SortStableFunc(out, func(a, b page.Loss) int { return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Why, b.Why)) })
+	slices.SortStableFunc(out, func(a, b web.Loss) int { return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Why, b.Why)) })
 	return out
 }
 
 // cost returns the memory and CPU time of this process, or zero if /proc can't be read.
-func cost() page.Cost {
+func cost() web.Cost {
 	self, err := procfs.Self()
 	if err != nil {
-		return page.Cost{}
+		return web.Cost{}
 	}
 	stat, err := self.Stat()
 	if err != nil {
-		return page.Cost{}
+		return web.Cost{}
 	}
-	return page.Cost{RSS: uint64(stat.ResidentMemory()), CPU: time.Duration(stat.CPUTime() * float64(time.Second))}
+	return web.Cost{RSS: uint64(stat.ResidentMemory()), CPU: time.Duration(stat.CPUTime() * float64(time.Second))}
 }
 
 // pageDiagnoses provides the Diagnoses of the node to the web page: the worker's, and runs by hand.
@@ -133,7 +129,7 @@ type pageDiagnoses struct {
 type readRun struct {
 	size    int64
 	changed time.Time
-	run     page.Diagnosis
+	run     web.Diagnosis
 }
 
 // candidate is a Diagnosis that list may return.
@@ -145,7 +141,7 @@ type candidate struct {
 }
 
 // list returns the newest Diagnoses, at most the given number, and how many exist.
-func (d *pageDiagnoses) list(most int) (out []page.Diagnosis, all int, err error) {
+func (d *pageDiagnoses) list(most int) (out []web.Diagnosis, all int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	agent, byHand := RunsDir(d.stateDir), runsByHandDir(d.stateDir)
@@ -174,9 +170,9 @@ func (d *pageDiagnoses) list(most int) (out []page.Diagnosis, all int, err error
 
 // diagnosis returns a Diagnosis. It reads its checkpoint only if that has changed since the last
 // time.
-func (d *pageDiagnoses) diagnosis(c *candidate, kept map[string]readRun) page.Diagnosis {
+func (d *pageDiagnoses) diagnosis(c *candidate, kept map[string]readRun) web.Diagnosis {
 	path := runner.SavedPath(worker.Checkpoints(c.dir), c.id)
-	out := page.Diagnosis{ID: c.id, Name: c.id}
+	out := web.Diagnosis{ID: c.id, Name: c.id}
 	if info, err := os.Stat(path); err == nil {
 		known, ok := d.read[path]
 		if !ok || known.size != info.Size() || !known.changed.Equal(info.ModTime()) {
@@ -197,23 +193,23 @@ func (d *pageDiagnoses) diagnosis(c *candidate, kept map[string]readRun) page.Di
 	return out
 }
 
-func readRunOf(c *candidate) page.Diagnosis {
+func readRunOf(c *candidate) web.Diagnosis {
 	v, err := ReadDiagnosis(c.dir, c.id)
 	if err != nil {
-		return page.Diagnosis{ID: c.id, Name: c.id, Phase: "Unreadable", Message: err.Error(), Started: c.at}
+		return web.Diagnosis{ID: c.id, Name: c.id, Phase: "Unreadable", Message: err.Error(), Started: c.at}
 	}
 	return onPage(v)
 }
 
-func onPage(v *Diagnosis) page.Diagnosis {
+func onPage(v *Diagnosis) web.Diagnosis {
 	rep := v.Report
-	d := page.Diagnosis{
+	d := web.Diagnosis{
 		ID: rep.ID, Name: rep.ID, Subject: v.Parameters["subject"], Phase: string(rep.Phase), Started: rep.Started, Ended: rep.Ended,
 		Graph: v.Graph != nil && v.Graph.Len() > 1,
 	}
 	switch {
 	case rep.Verdict != nil:
-		d.Cause = &page.Cause{Reason: rep.Verdict.Reason, Message: rep.Verdict.Message}
+		d.Cause = &web.Cause{Reason: rep.Verdict.Reason, Message: rep.Verdict.Message}
 	case rep.Phase == v1alpha1.PhaseSucceeded:
 		d.Message = "No verdict: no operation on the path checks for a cause."
 	case rep.Phase == v1alpha1.PhaseFailed:
@@ -232,11 +228,11 @@ func onPage(v *Diagnosis) page.Diagnosis {
 		d.Path = PathText(v.Graph, rep.Path)
 	}
 	for _, e := range rep.Excluded() {
-		d.Excluded = append(d.Excluded, page.Cause{Reason: e.Reason, Message: e.Message})
+		d.Excluded = append(d.Excluded, web.Cause{Reason: e.Reason, Message: e.Message})
 	}
 	for i := range rep.Records {
 		rec := &rep.Records[i]
-		d.Steps = append(d.Steps, page.Step{
+		d.Steps = append(d.Steps, web.Step{
 			ID: rec.ID, Operation: rec.Operation, Effect: string(v.Effects[rec.ID]), Result: StateWord(rec), Text: Finding(rec), Took: rec.Duration,
 			OnPath: slices.Contains(rep.Path, rec.ID),
 		})
