@@ -20,10 +20,8 @@
 // the last save are reported again with the same numbers, so that the engine recognizes them (it
 // remembers 4096 events).
 //
-// # Boots
-//
-// Lines from before this boot are not reported, because the state of the kernel that they describe
-// is gone. They are counted as skipped.
+// Lines from before this boot are counted as skipped: the state of the kernel that they describe is
+// gone.
 //
 // # Streams
 //

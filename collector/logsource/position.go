@@ -20,8 +20,7 @@ type saved struct {
 // positionFile is the content of the position file.
 type positionFile struct {
 	Version int `json:"version"`
-	// Plugin and Path identify the log that the position is in: another log is read from its
-	// beginning.
+	// Plugin and Path identify the log: another one is read from its beginning.
 	Plugin   string        `json:"plugin"`
 	Path     string        `json:"path,omitempty"`
 	Position logs.Position `json:"position"`
@@ -45,8 +44,7 @@ func (l *source) positionPath() string {
 	return filepath.Join(l.o.StateDir, l.cfg.Name+".json")
 }
 
-// load returns the position of an earlier run; "" if there is none. One that can't be read is
-// reported as a loss.
+// load returns the position of an earlier run; "" if there is none. A bad one is reported as a loss.
 func (l *source) load() logs.Position {
 	l.mu.Lock()
 	defer l.mu.Unlock()

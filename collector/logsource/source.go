@@ -24,7 +24,7 @@ import (
 
 const (
 	// firstPause and lastPause are how long to wait before restarting a reader after it ended: the
-	// first time and, doubled each time, at most.
+	// first time and, doubled each time until one has read something, at most.
 	firstPause = time.Second
 	lastPause  = time.Minute
 	// tickEvery is how often to report losses and to check positions.
@@ -35,9 +35,6 @@ const (
 	// saveIdle is how often the position is saved while no line matches.
 	saveIdle = 10 * time.Second
 )
-
-// errEnded is reported if a reader ends without an error.
-var errEnded = errors.New("reading has ended")
 
 // source is one log. The fields below mu are guarded by it.
 type source struct {
@@ -104,6 +101,7 @@ func (l *source) run(ctx context.Context) {
 	case <-ctx.Done():
 	case <-time.After(l.first):
 	}
+	items := uint64(0)
 	for pause := l.pause; ; pause = min(2*pause, lastPause) {
 		began := time.Now()
 		err := l.read(ctx, position)
@@ -111,17 +109,18 @@ func (l *source) run(ctx context.Context) {
 			return
 		}
 		if err == nil {
-			err = errEnded
+			err = errors.New("reading has ended")
 		}
 		l.reportState(err)
 		l.mu.Lock()
 		if l.reader != nil {
 			position = l.reader.Position()
 		}
-		l.mu.Unlock()
-		if time.Since(began) > lastPause {
+		if l.items > items || time.Since(began) > lastPause {
 			pause = l.pause
 		}
+		items = l.items
+		l.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return
@@ -195,8 +194,7 @@ func (l *source) ticked(now time.Time) {
 	if l.events == 0 && now.Sub(l.saved.at) < saveIdle || len(l.held) > 0 {
 		return
 	}
-	// While lines are handled, the position is exact only between two of them: the reader advances
-	// after the call that handles one.
+	// The reader advances after handle: a position is exact only between two lines.
 	if l.wantSave = !idle; idle {
 		l.save()
 	}
@@ -240,8 +238,7 @@ func openReader(l *source, position logs.Position, status func(error)) (reader, 
 // thisBoot limits a lookback to this boot.
 func thisBoot(lookback, uptime time.Duration) time.Duration { return max(0, min(lookback, uptime)) }
 
-// KMsgPath returns the device below the host's root, or, if there is none, the container's own,
-// which belongs to the same kernel.
+// KMsgPath returns the device below the host's root, else the container's own, of the same kernel.
 func KMsgPath(root, path string) string {
 	if path == "" {
 		path = "/dev/kmsg"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -16,8 +17,7 @@ import (
 
 // Options are common to all logs.
 type Options struct {
-	// StateDir is where positions are saved; if empty, they are not saved, and each start begins
-	// by Lookback.
+	// StateDir is where positions are saved; if empty, each start begins by Lookback.
 	StateDir string
 	// HostRoot is where the host's file system is mounted; "" means "/".
 	HostRoot string
@@ -25,8 +25,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Emit handles one event, which is valid only during the call. It is called from several
-// goroutines.
+// Emit handles one event, valid during the call. Several goroutines call it.
 type Emit func(*event.Event)
 
 // Sources reads all configured logs. Create it with New.
@@ -36,8 +35,7 @@ type Sources struct {
 	unreported atomic.Int64 // logs that have not reported their state yet
 }
 
-// New returns the sources of the logs, or an error if the configuration is invalid. It opens
-// nothing.
+// New returns the sources of the logs, or why the configuration is invalid. It opens nothing.
 func New(configs []Config, patterns *logpattern.Set, o Options) (*Sources, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -66,23 +64,23 @@ func New(configs []Config, patterns *logpattern.Set, o Options) (*Sources, error
 	return s, nil
 }
 
-// SetPatterns replaces the patterns, for every log from its next line on. It is safe for
-// concurrent use.
+// SetPatterns replaces the patterns from each log's next line on. It is safe for concurrent use.
 func (s *Sources) SetPatterns(set *logpattern.Set) { s.patterns.Store(set) }
 
-// Stats returns the counters of each log since New, in the order of the configuration. It is safe
-// for concurrent use.
+// Stats returns the counters of each log, as configured. It is safe for concurrent use.
 func (s *Sources) Stats() []Stats {
 	out := make([]Stats, len(s.logs))
 	for i, l := range s.logs {
-		out[i] = l.statsNow()
+		l.mu.Lock()
+		out[i] = l.stats
+		out[i].Lost = maps.Clone(l.stats.Lost)
+		l.mu.Unlock()
 	}
 	return out
 }
 
-// Run reads until ctx ends, saves the positions and returns nil. Call it once. It calls settle
-// when the events that it has emitted must be stored: before it saves a position after them, and
-// within two seconds.
+// Run reads until ctx ends, saves the positions and returns nil. Call it once. It calls settle when the
+// emitted events must be stored: before it saves a position after them, and within two seconds.
 func (s *Sources) Run(ctx context.Context, emit Emit, settle func()) error {
 	if len(s.logs) == 0 {
 		emitOthers(emit, "no log is configured")

@@ -25,10 +25,7 @@ type streams struct {
 }
 
 func newStreams(cfg *Config) streams {
-	lru, err := simplelru.NewLRU[string, *logpattern.Matcher](maxStreams, nil)
-	if err != nil {
-		panic(err) // can't happen: the size is a constant above 0
-	}
+	lru, _ := simplelru.NewLRU[string, *logpattern.Matcher](maxStreams, nil) // it fails only for a size of 0
 	return streams{cfg: cfg, byKey: lru}
 }
 

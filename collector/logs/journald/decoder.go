@@ -19,8 +19,7 @@ var ErrFormat = errors.New("not in the journal's export format")
 const (
 	// maxValue bounds every field except the message: names and numbers are short.
 	maxValue = 256
-	// maxField is the largest field that journald accepts (DATA_SIZE_MAX). A larger one means that
-	// the decoder misinterprets the stream.
+	// maxField is journald's limit (DATA_SIZE_MAX). A larger field means a misread stream.
 	maxField = 768 << 20
 	// maxFields is more than journald allows an entry to have (ENTRY_FIELD_COUNT_MAX).
 	maxFields = 2048
@@ -43,9 +42,8 @@ func NewDecoder(r io.Reader, maxText int) *Decoder {
 	return &Decoder{r: bufio.NewReaderSize(r, max(bufferSize, 2*maxText)), maxText: maxText}
 }
 
-// Next reads one entry into e. It returns io.EOF at the end, also within an entry, which then is
-// incomplete and to be ignored. Any other error except ErrFormat is the reader's. It does not
-// allocate once e's fields have grown.
+// Next reads one entry into e. It returns io.EOF at the end, also within an entry, which is to be ignored.
+// Any other error except ErrFormat is the reader's. It allocates only until e's fields have grown.
 func (d *Decoder) Next(e *Entry) error {
 	e.reset()
 	for fields := 0; ; {
@@ -101,8 +99,7 @@ func (d *Decoder) line() (line []byte, cut uint64, err error) {
 	if !errors.Is(err, bufio.ErrBufferFull) {
 		return nil, 0, err
 	}
-	// The buffer is larger than any text that is kept, but the next read reuses it: copy the
-	// beginning.
+	// The buffer is larger than any text that is kept, but the next read reuses it.
 	line = bytes.Clone(line)
 	for {
 		more, err := d.r.ReadSlice('\n')
@@ -188,9 +185,8 @@ func (e *Entry) number(name, value []byte) error {
 	return nil
 }
 
-// ParseJSON parses one entry as "journalctl -o json" writes it: an object whose values are
-// strings, arrays of bytes if a value is not text, arrays of values if a field occurs several
-// times, or null if a value is too long.
+// ParseJSON parses an entry of "journalctl -o json": an object of strings, arrays of bytes (no text),
+// arrays of values (a field that occurs several times) and null (too long).
 func ParseJSON(line []byte, e *Entry) error {
 	e.reset()
 	var fields map[string]json.RawMessage

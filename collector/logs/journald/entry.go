@@ -7,8 +7,7 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// Entry is one entry of a journal, with the fields that are used. Its slices are valid until the
-// next entry is decoded.
+// Entry is one entry of a journal. Its slices are valid until the next entry is decoded.
 type Entry struct {
 	// Cursor is the entry's place, in the form that journalctl takes.
 	Cursor []byte
@@ -16,8 +15,7 @@ type Entry struct {
 	Realtime, Monotonic uint64
 	// BootID is the boot that Monotonic counts from.
 	BootID []byte
-	// Message is the text, which may have several lines; MessageSize is its size before it was
-	// cut.
+	// Message is the text, maybe of several lines; MessageSize is its size before it was cut.
 	Message     []byte
 	MessageSize uint64
 	// Priority is "0" to "7", Facility is the syslog facility as a number.
@@ -25,16 +23,13 @@ type Entry struct {
 	// Identifier is the name that the writer chose, Comm its name in the kernel. Unit is its
 	// systemd unit, Transport how the message reached journald.
 	Identifier, Comm, Unit, Transport []byte
-	// MessageID is set for journald's own messages; Dropped is how many messages it reports as
-	// dropped.
+	// MessageID is set for journald's own messages; Dropped is how many messages it dropped.
 	MessageID, Dropped []byte
-	// Stamp is when the kernel printed the message, by its own clock, in µs; 0 if it is not the
-	// kernel's.
+	// Stamp is when the kernel printed the message, by its clock, in µs; 0 for other writers.
 	Stamp uint64
 }
 
-// fieldNames returns the fields to request; those with two underscores and _BOOT_ID are always
-// included.
+// fieldNames returns the fields to request. Those with two underscores and _BOOT_ID always come.
 func fieldNames() []string {
 	return []string{
 		"MESSAGE", "PRIORITY", "SYSLOG_FACILITY", "SYSLOG_IDENTIFIER", "_COMM", "_SYSTEMD_UNIT", "_TRANSPORT",
@@ -91,8 +86,7 @@ func (e *Entry) Seq() uint64 {
 	return n
 }
 
-// cursorPart returns the value of "<name>=" in a cursor, which is a list of these separated by
-// semicolons.
+// cursorPart returns the value of "<name>=" in a cursor, a list of these separated by semicolons.
 func cursorPart(cursor []byte, name byte) []byte {
 	for len(cursor) > 0 {
 		var part []byte
@@ -104,9 +98,8 @@ func cursorPart(cursor []byte, name byte) []byte {
 	return nil
 }
 
-// sameEntry reports whether two cursors refer to the same entry. An entry that is copied to
-// another file, for example from /run to /var, may get another sequence number there; boot, times
-// and hash stay the same.
+// sameEntry reports whether two cursors refer to the same entry. A copy of an entry in another file, such
+// as from /run in /var, may have another sequence number; boot, times and hash are the same.
 func sameEntry(a, b []byte) bool {
 	for _, name := range []byte("bmtx") {
 		x, y := cursorPart(a, name), cursorPart(b, name)

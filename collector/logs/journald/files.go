@@ -40,8 +40,7 @@ func (r *Reader) look() error {
 	return fmt.Errorf("%w in %s", ErrNoFiles, strings.Join(r.folders, ", "))
 }
 
-// foldersNow returns the states of the folders if they pass a check. It fails if their disk does not
-// answer.
+// foldersNow returns the states of the folders if they pass a check and their disk answers.
 func (r *Reader) foldersNow(check func() error) ([]os.FileInfo, error) {
 	return bounded.Do(&r.looks, hangsAfter, func() ([]os.FileInfo, error) {
 		if err := check(); err != nil {
@@ -99,8 +98,7 @@ func list(host hostfs.FS, folder string) []os.DirEntry {
 	return entries
 }
 
-// isJournal recognizes journal files by their names; one that was not closed properly ends with a
-// tilde.
+// isJournal recognizes journal files by name; one that was not closed properly ends with a tilde.
 func isJournal(e os.DirEntry) bool {
 	return !e.IsDir() && (strings.HasSuffix(e.Name(), ".journal") || strings.HasSuffix(e.Name(), ".journal~"))
 }

@@ -12,11 +12,9 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// Filter selects entries: those that match, for every list that is not empty, one of its values.
-// The zero Filter selects all.
+// Filter selects entries that match one value of each list that is not empty.
 type Filter struct {
-	// Identifiers are values of SYSLOG_IDENTIFIER ("source" of node-problem-detector), which the
-	// writer chooses.
+	// Identifiers are values of SYSLOG_IDENTIFIER (NPD's "source"), which the writer chooses.
 	Identifiers []string
 	// Units are systemd units; ".service" may be left out.
 	Units []string
@@ -78,8 +76,7 @@ func (f Filter) sum() string {
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
-// wants reports whether an entry matches. Only journald's own entries need this check: journalctl
-// has filtered the others.
+// wants reports whether an entry of journald itself matches; journalctl has filtered the others.
 func (f Filter) wants(e *Entry) bool {
 	in := func(list []string, v []byte) bool {
 		return len(list) == 0 || slices.ContainsFunc(list, func(s string) bool { return s == string(v) })
@@ -87,8 +84,7 @@ func (f Filter) wants(e *Entry) bool {
 	return in(f.Identifiers, e.Identifier) && in(f.Units, e.Unit)
 }
 
-// dropped returns how many messages journald dropped, if e reports that and the filter may select
-// some of them.
+// dropped returns how many messages journald dropped, if e reports that and some may match.
 func (f Filter) dropped(e *Entry) (n uint64, ok bool) {
 	if string(e.Transport) != "driver" {
 		return 0, false

@@ -56,17 +56,29 @@ func start(t *testing.T, cfg Config, change ...func(*Reader)) *running {
 			c.notify()
 		}
 	}
-	var err error
-	if c.r, err = New(cfg); err != nil {
-		t.Fatal(err)
+	open := func() {
+		var err error
+		if c.r, err = New(cfg); err != nil {
+			t.Error(err)
+		}
+		for _, f := range change {
+			f(c.r)
+		}
 	}
-	c.r.pause = 10 * time.Millisecond
-	for _, f := range change {
-		f(c.r)
-	}
+	open()
 	ctx, cancel := context.WithCancel(t.Context())
 	c.cancel = cancel
-	go func() { c.done <- c.r.Run(ctx, c.handle) }()
+	go func() { // as package logsource
+		err := c.r.Run(ctx, c.handle)
+		for err != nil && ctx.Err() == nil {
+			cfg.Status(err)
+			time.Sleep(10 * time.Millisecond)
+			cfg.Position = c.r.Position()
+			open()
+			err = c.r.Run(ctx, c.handle)
+		}
+		c.done <- err
+	}()
 	t.Cleanup(func() { c.stop() })
 	return c
 }
@@ -79,7 +91,7 @@ func (c *running) handle(item logs.Item) error {
 		c.losses = append(c.losses, *item.Loss)
 	} else {
 		c.items = append(c.items, string(item.Line.Text))
-		c.lines = append(c.lines, item.Line.Clone())
+		c.lines = append(c.lines, clone(item.Line))
 	}
 	c.notify()
 	return nil
@@ -204,4 +216,11 @@ func (j *journal) writeWith(options []string, file string, entries ...[]byte) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		j.t.Fatalf("systemd-journal-remote: %v\n%s", err, out)
 	}
+}
+
+// clone returns a copy of a line that stays valid.
+func clone(l *logs.Line) logs.Line {
+	c := *l
+	c.Text = bytes.Clone(l.Text)
+	return c
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,9 +31,9 @@ type Config struct {
 	Position logs.Position
 	// Lookback is how far back to begin, across boots; 0: new entries only.
 	Lookback time.Duration
-	// Status is called with nil when the journal is being read, and with the error when it can't
-	// be, possibly several times with the same one; reading continues as soon as it can. It is
-	// called from Run's goroutine and may be nil.
+	// Status is called with nil when the journal is being read, and with an error while its disk does
+	// not answer, possibly several times with the same one. It is called from Run's goroutine and may
+	// be nil. An error that ends reading is returned by Run instead.
 	Status func(error)
 	// Log receives log messages; may be nil.
 	Log *slog.Logger
@@ -41,11 +42,6 @@ type Config struct {
 const (
 	// maxMessage is the longest text in bytes, as for files. Longer ones are cut.
 	maxMessage = 16 << 10
-
-	// firstPause and lastPause are how long to wait before restarting journalctl after it ended:
-	// the first time and, doubled each time, at most.
-	firstPause = time.Second
-	lastPause  = time.Minute
 	// settled is how long journalctl has to run without output to be considered working.
 	settled = 2 * time.Second
 	// checkEvery is how often to look for a folder that a running journalctl does not watch.
@@ -57,7 +53,6 @@ const (
 // Reader reads a journal. Make one with New.
 type Reader struct {
 	cfg     Config
-	pause   time.Duration                // firstPause, except in tests
 	command func(string) (string, error) // findCommand, except in tests
 	check   time.Duration                // checkEvery, except in tests
 	fs      hostfs.FS
@@ -95,7 +90,7 @@ func New(cfg Config) (*Reader, error) {
 	if cfg.Directory != "" {
 		folders = []string{cfg.Directory}
 	}
-	return &Reader{cfg: cfg, pause: firstPause, command: findCommand, folders: folders, check: checkEvery, fs: hostfs.New(cfg.Root)}, nil
+	return &Reader{cfg: cfg, command: findCommand, folders: folders, check: checkEvery, fs: hostfs.New(cfg.Root)}, nil
 }
 
 // Position returns how far the journal was handed over; at first, the Position given to New. It is
@@ -113,38 +108,25 @@ func (r *Reader) Position() logs.Position {
 	return p.text()
 }
 
-func (r *Reader) setCursor(cursor []byte) {
-	r.mu.Lock()
-	r.cursor = append(r.cursor[:0], cursor...)
-	r.mu.Unlock()
-}
-
-// Run hands entries over until ctx ends, and then returns nil, or the error of handle. handle is
-// called from the calling goroutine; while it runs, journalctl waits. If journalctl is missing or
-// ends, Run reports that and starts it again.
+// Run hands entries over until ctx ends, and then returns nil. It returns the error of handle, or why
+// journalctl can't be started or has ended; another Reader continues at the Position. handle is called
+// from the calling goroutine; while it runs, journalctl waits.
 func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 	s, err := r.begin(handle)
 	if err != nil {
 		return err
 	}
-	for pause := r.pause; ; pause = min(2*pause, lastPause) {
-		began := time.Now()
-		err := s.follow(ctx)
-		if s.handleErr != nil {
+	for {
+		err := s.run(ctx)
+		switch {
+		case s.handleErr != nil:
 			return s.handleErr
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return nil
+		case !errors.Is(err, errNewFolder):
+			return err
 		}
-		s.r.cfg.Status(err)
-		if s.entries > 0 || time.Since(began) > lastPause {
-			pause = r.pause
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause):
-		}
+		r.cfg.Log.Info("journalctl is restarted", "reason", err)
 	}
 }
 
@@ -205,4 +187,46 @@ func (s *session) args() []string {
 		args = append(args, fmt.Sprintf("--since=@%d.%06d", s.since/1e6, s.since%1e6))
 	}
 	return append(args, s.r.cfg.Filter.matches(machine)...)
+}
+
+// maxCursor is longer than any cursor: five numbers of at most 32 digits.
+const maxCursor = 256
+
+// position is how far a journal was handed over.
+type position struct {
+	filter string // checksum of the filter
+	cursor string // of the last entry that was handed over; "" if there was none
+	since  int64  // without a cursor: where reading began (Unix, µs)
+}
+
+// text returns the position as it is saved: "FILTER CURSOR" or "FILTER @TIME".
+func (p position) text() logs.Position {
+	if p.cursor == "" {
+		return logs.Position(p.filter + " @" + strconv.FormatInt(p.since, 10))
+	}
+	return logs.Position(p.filter + " " + p.cursor)
+}
+
+// parsePosition returns false for text that is not a Position of this package.
+func parsePosition(text logs.Position) (p position, ok bool) {
+	filter, where, _ := strings.Cut(string(text), " ")
+	if digits, ok := strings.CutPrefix(where, "@"); ok {
+		since, err := strconv.ParseInt(digits, 10, 64)
+		return position{filter: filter, since: since}, filter != "" && err == nil && since >= 0
+	}
+	return position{filter: filter, cursor: where}, filter != "" && isCursor(where)
+}
+
+// isCursor reports whether journalctl accepts s as a cursor: names of one letter with hexadecimal
+// numbers.
+func isCursor(s string) bool {
+	if s == "" || len(s) > maxCursor {
+		return false
+	}
+	for part := range strings.SplitSeq(s, ";") {
+		if len(part) < 3 || part[0] < 'a' || part[0] > 'z' || part[1] != '=' || strings.Trim(part[2:], "0123456789abcdef") != "" {
+			return false
+		}
+	}
+	return true
 }

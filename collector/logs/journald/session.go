@@ -14,8 +14,7 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// Unverified is the prefix of the Origin of writers that use a name which is reserved for what
-// journald read from the kernel's log.
+// Unverified begins the Origin of writers that use a name reserved for the kernel's log.
 const Unverified = "unverified:"
 
 // session is the state of one Run.
@@ -28,7 +27,7 @@ type session struct {
 	cursor    []byte        // of the last entry that was handed over; nil: none yet
 	first     bool          // the next entry is the child's first one
 	gapless   bool          // the first entry has to be the cursor's
-	entries   int           // how many the children of follow have printed
+	entries   int           // how many the children have printed
 	folders   []os.FileInfo // journald's, when the child was started; nil: they are not checked
 	waiting   bool          // the child was in uninterruptible sleep at the latest check
 	handleErr error
@@ -63,19 +62,6 @@ func (r *Reader) begin(handle func(logs.Item) error) (*session, error) {
 	r.begun = start
 	r.mu.Unlock()
 	return s, nil
-}
-
-// follow runs journalctl, and returns why it ended. It restarts one that does not watch all of
-// journald's folders.
-func (s *session) follow(ctx context.Context) error {
-	s.entries = 0
-	for {
-		err := s.run(ctx)
-		if !errors.Is(err, errNewFolder) {
-			return err
-		}
-		s.r.cfg.Log.Info("journalctl is restarted", "reason", err)
-	}
 }
 
 // run runs journalctl once, and returns why it ended.
@@ -193,7 +179,9 @@ func (s *session) take() error {
 		return err
 	}
 	s.cursor, s.gapless = append(s.cursor[:0], e.Cursor...), true
-	s.r.setCursor(s.cursor)
+	s.r.mu.Lock()
+	s.r.cursor = append(s.r.cursor[:0], e.Cursor...)
+	s.r.mu.Unlock()
 	return nil
 }
 
@@ -225,8 +213,7 @@ func (s *session) fill(e *Entry) {
 	}
 	if string(e.Transport) == "kernel" {
 		s.line.Stamp = time.Duration(e.Stamp) * time.Microsecond
-		// The text behind a newline would look like a message of its own, and may come from the
-		// name of a file.
+		// Text behind a newline, such as a file's name, would look like a message of its own.
 		s.line.Text = logs.EscapeControl(e.Message)
 	}
 	if len(e.Priority) == 1 {
@@ -275,8 +262,7 @@ func (s *session) lose(reason logs.Reason, lines, bytes uint64) error {
 	return s.handle(logs.Item{Loss: &logs.Loss{Reason: reason, Lines: lines, Bytes: bytes}})
 }
 
-// suspended returns how long this machine was suspended since boot, which journald's monotonic
-// times leave out.
+// suspended returns the time in suspend since boot, which journald's monotonic times leave out.
 func suspended() time.Duration {
 	monotonic := hostfs.Monotonic()
 	return max(0, (hostfs.BootTime() - monotonic).Truncate(time.Millisecond))
