@@ -1,7 +1,6 @@
 package logs
 
 import (
-	"bytes"
 	"fmt"
 	"regexp"
 	"time"
@@ -9,16 +8,13 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// Line is one line of a log. It and what it refers to are valid only during the call that hands it
-// over; use [Line.Clone] to keep one.
+// Line is one line of a log. It is valid only during the call that hands it over.
 //
 // Text is untrusted input: anybody may have logged it. Only its length is bounded.
 type Line struct {
-	// Time is the wall clock time according to the log, or the time of reading if the log has
-	// none.
+	// Time is the wall clock time according to the log, or of reading if the log has none.
 	Time time.Time
-	// BootTime is the time since boot (CLOCK_BOOTTIME) of a line of the current boot; 0 if
-	// unknown.
+	// BootTime is the time since boot (CLOCK_BOOTTIME) of a line of this boot; 0 if unknown.
 	BootTime time.Duration
 	// Seq is the number of the line. It is the same each time the line is read: the sequence
 	// number of kmsg and journald; for a file, a count of lines that the Position holds. It grows
@@ -27,12 +23,10 @@ type Line struct {
 	// Stamp is when the kernel printed the line, by the clock of its own time stamps; 0 if
 	// unknown, or if the line is not from the kernel.
 	Stamp time.Duration
-	// Priority is one of emerg, alert, crit, err, warning, notice, info and debug; "" if the log
-	// has none.
+	// Priority is emerg, alert, crit, err, warning, notice, info or debug; "" if the log has none.
 	Priority string
-	// Origin is the writer of the line, as far as it is certain: [event.OriginKernel] or the
-	// facility (kmsg), the path as configured (file), the syslog identifier, unit or command
-	// (journald). See [Line.Author].
+	// Origin is the writer, as far as it is certain: [event.OriginKernel] or the facility (kmsg), the path
+	// (file), the syslog identifier, unit or command (journald). See [Line.Author].
 	Origin string
 	// Unit is the systemd unit of the writer, if the source knows it.
 	Unit string
@@ -44,15 +38,7 @@ type Line struct {
 	Continues bool
 }
 
-// Clone returns a copy that stays valid.
-func (l *Line) Clone() Line {
-	c := *l
-	c.Text = bytes.Clone(l.Text)
-	return c
-}
-
-// PriorityName returns the name of a syslog level, 0 (emerg) to 7 (debug); ""
-// for any other number.
+// PriorityName returns the name of a syslog level, 0 (emerg) to 7 (debug); "" for any other number.
 func PriorityName(level int) string {
 	if level < 0 || level >= len(priorityNames) {
 		return ""
@@ -113,3 +99,43 @@ func EscapeControl(text []byte) []byte {
 	}
 	return text
 }
+
+// Reason is why lines were lost. Reasons are API: metrics and rules name them.
+type Reason string
+
+// The reasons for a Loss.
+const (
+	// Overrun: the log was overwritten before it was read. The number is exact.
+	Overrun Reason = "overrun"
+	// Truncated: a file was truncated, and no copy of its contents was found.
+	Truncated Reason = "truncated"
+	// Rotated: what follows the position was rotated away, vacuumed, or is in a file that can't be read.
+	Rotated Reason = "rotated"
+	// TooLong: the lines were longer than the limit. Except by kmsg, they were handed over without ends.
+	TooLong Reason = "too-long"
+	// Malformed: the lines could not be parsed.
+	Malformed Reason = "malformed"
+	// Suppressed: the writer dropped lines (journald's rate limit, kernel messages it missed).
+	Suppressed Reason = "suppressed"
+	// BadPosition: the saved position is not one of this log, so reading began as without one.
+	BadPosition Reason = "bad-position"
+)
+
+// Loss reports lost lines, at the place in the stream where they would have come.
+type Loss struct {
+	Reason Reason
+	// Lines is the number of lost lines; 0 if unknown, possibly none.
+	Lines uint64
+	// Bytes is how much text was lost, if known: the ends of lines that were too long.
+	Bytes uint64
+}
+
+// Item is a line or a loss: exactly one of them is non-nil.
+type Item struct {
+	Line *Line
+	Loss *Loss
+}
+
+// Position is a reader's place in a log, as text that can be saved and given to the next reader of
+// the same log; "" if there is none. Its format is up to the source.
+type Position string

@@ -3,23 +3,9 @@ package logs
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
 )
-
-func TestCloneOutlivesTheCall(t *testing.T) {
-	buf := []byte("text")
-	line := Line{Time: time.Unix(1, 0), Seq: 7, Priority: "err", Origin: event.OriginKernel, Text: buf}
-	clone := line.Clone()
-	clear(buf)
-	if string(clone.Text) != "text" {
-		t.Errorf("the clone changed with the buffer: %+v", clone)
-	}
-	if clone.Seq != 7 || clone.Priority != "err" || !clone.Time.Equal(line.Time) {
-		t.Errorf("the clone differs: %+v", clone)
-	}
-}
 
 func TestPriorityName(t *testing.T) {
 	want := []string{"emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"}

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
@@ -58,8 +56,7 @@ func (s *follower) beginAt(pos position, path found, pathErr error) error {
 	}
 	s.start, s.begun = "", true
 	if pos.Offset == 0 {
-		// If nothing of a file was handed over, its content may have been moved to a copy; next
-		// opens the file to read first.
+		// If nothing was handed over, the content may be in a copy by now; next opens the first file.
 		s.noteKnown(all, pos.Known)
 		closeFile(path.f)
 		if t != nil && t.f != path.f {
@@ -141,7 +138,7 @@ func (s *follower) beginNow(path found, pathErr error) error {
 	}
 	head := path.head()
 	if !s.cutoff.IsZero() {
-		all = slices.DeleteFunc(all, func(c listed) bool { return c.packing != foreign && !c.writtenBefore(s.cutoff) })
+		all = slices.DeleteFunc(all, func(c listed) bool { return c.packing != foreign && c.stat.modified >= s.cutoff.UnixNano() })
 	}
 	s.noteOlder(all, path.f, head)
 	if missing || s.r.cfg.Lookback > 0 {
@@ -183,15 +180,14 @@ func (s *follower) noteOlder(all []listed, than *os.File, head []byte) {
 	}
 }
 
-// noteKnown records which rotated files an earlier reader has read. Files that are gone may still
-// exist in compressed form.
+// noteKnown records which rotated files were read. Those that are gone may exist in compressed form.
 func (s *follower) noteKnown(all []listed, read []knownFile) {
 	for _, k := range read {
 		if i := slices.IndexFunc(all, k.isIn); i >= 0 {
 			s.known.add(newKnown(all[i].stat, all[i].head, k.Size))
 			continue
 		}
-		st := fileStat{ino: k.Ino, links: 1, modified: unix.NsecToTimespec(k.Time)}
+		st := fileStat{ino: k.Ino, links: 1, modified: k.Time}
 		s.known.add(known{stat: st, read: k.Size, sum: k.Sum})
 	}
 }

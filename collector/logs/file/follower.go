@@ -14,8 +14,7 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// follower is the state of one Run. It reads one file at a time: the one at the path, or a rotated
-// one that has to be read before it.
+// follower is the state of one Run. It reads one file at a time: the one at the path or a rotated one.
 type follower struct {
 	r      *Reader
 	handle func(logs.Item) error
@@ -109,8 +108,7 @@ func (s *follower) reportHangs(ended <-chan struct{}) {
 func (s *follower) look(ctx context.Context) error {
 	if !s.begun {
 		if s.lines == 0 {
-			// Don't start from 1: these numbers may be in use from an earlier start without
-			// position.
+			// Don't start from 1: an earlier start without position may have used these numbers.
 			s.lines = uint64(time.Now().UnixMicro())
 		}
 		if err := s.begin(); err != nil || !s.begun {
@@ -129,8 +127,7 @@ func (s *follower) look(ctx context.Context) error {
 	return nil
 }
 
-// step reads the current file, and moves to the next one if this one is finished. more is true if
-// there is more to read.
+// step reads the current file, and moves to the next one if it is finished. more: there is more to read.
 func (s *follower) step(ctx context.Context) (more bool, err error) {
 	if err := s.read(ctx, false); err != nil || ctx.Err() != nil || s.cur == nil {
 		return s.cur == nil, err
@@ -249,9 +246,8 @@ func (s *follower) open(t *tail) {
 	s.r.setPosition(t, s.known, s.lines)
 }
 
-// read hands over what the current file has; at the end of the file, if final is set, also an
-// unfinished line. It sets failed if the file can't be read. If another file has to be read first,
-// there is no current file afterwards.
+// read hands over what the current file has, with final also an unfinished last line. It sets failed
+// if the file can't be read. If another file has to be read first, there is no current one afterwards.
 func (s *follower) read(ctx context.Context, final bool) error {
 	s.failed = s.cur.look()
 	for ctx.Err() == nil {
@@ -288,8 +284,7 @@ func (s *follower) read(ctx context.Context, final bool) error {
 	return s.reportMalformed()
 }
 
-// partial hands over a last line whose end has not come for partialAfter, and a kernel record that
-// got no further lines.
+// partial hands over a last line and a kernel record whose ends have not come in time.
 func (s *follower) partial() error {
 	if s.record.open && time.Since(s.record.since) >= recordAfter {
 		if err := s.endRecord(); err != nil {

@@ -17,25 +17,22 @@ import (
 type Format struct {
 	// Timestamp is an RE2 expression that finds the time; it requires TimestampFormat.
 	Timestamp string
-	// TimestampFormat is a layout of package time. A year or a day that it leaves out is chosen as
-	// the latest that is not in the future.
+	// TimestampFormat is a layout of package time. A missing year or day is the latest not in the future.
 	TimestampFormat string
-	// Location is the time zone of times without one; nil: the host's, or the local one if that is
-	// unknown.
+	// Location is the zone of times without one; nil: the host's, or the local one if that is unknown.
 	Location *time.Location
 	// Message is an RE2 expression that finds the text. Lines that it does not match are skipped,
 	// so it also selects lines. Empty: the whole line.
 	Message string
-	// Kernel is set for lines of the kernel's log as syslog daemons write them. Without
-	// expressions, the header is RFC 3339's or the traditional one, and lines of other programs
-	// are skipped. With Message, its match begins with the kernel's time stamp. Lines without a
-	// time stamp are malformed. A message of several lines is skipped as a whole if one of its
-	// lines is.
+	// Kernel is set for lines of the kernel's log as syslog daemons write them. Without expressions, the
+	// header is RFC 3339's or the traditional one, and lines of other programs are skipped. With Message,
+	// its match begins with the kernel's time stamp. Lines without one are malformed. A message of
+	// several lines is skipped as a whole if one of its lines is.
 	Kernel bool
 }
 
-// decoder parses lines. It belongs to one goroutine.
-type decoder struct {
+// Parser parses single lines as a Reader does. It belongs to one goroutine.
+type Parser struct {
 	timestamp *extractor // nil: use the time of reading
 	layout    layout
 	message   *extractor // nil: the whole line
@@ -52,29 +49,30 @@ type decoder struct {
 // keepTime is how long a cached time text is valid: one without a date means another day tomorrow.
 const keepTime = time.Minute
 
-func newDecoder(f Format, skip []string) (*decoder, error) {
-	d := &decoder{}
+// NewParser returns a Parser, or an error if the format or the texts to skip are invalid.
+func NewParser(f Format, skip []string) (*Parser, error) {
+	p := &Parser{}
 	var errs []error
 	if f.Kernel {
-		var err error
-		if d.kernel, err = newKernelLines(f.Location); err != nil {
-			errs = append(errs, err)
-		}
+		p.kernel = &kernelLines{}
+		p.kernel.traditional, _ = parseLayout(time.Stamp, f.Location)
+		p.kernel.rfc3339, _ = parseLayout(time.RFC3339Nano, f.Location)
 	}
 	if (f.Timestamp == "") != (f.TimestampFormat == "") {
 		errs = append(errs, errors.New("timestamp and timestampFormat must be set together"))
 	} else if f.Timestamp != "" {
 		var err error
-		if d.timestamp, err = newExtractor(f.Timestamp); err != nil {
+		if p.timestamp, err = newExtractor(f.Timestamp); err != nil {
 			errs = append(errs, fmt.Errorf("timestamp: %w", err))
 		}
-		if d.layout, err = parseLayout(f.TimestampFormat, f.Location); err != nil {
-			errs = append(errs, fmt.Errorf("timestampFormat: %w", err))
+		var ok bool
+		if p.layout, ok = parseLayout(f.TimestampFormat, f.Location); !ok {
+			errs = append(errs, fmt.Errorf("timestampFormat: %.100q: not a time layout (an example: Jan _2 15:04:05)", f.TimestampFormat))
 		}
 	}
 	if f.Message != "" {
 		var err error
-		if d.message, err = newExtractor(f.Message); err != nil {
+		if p.message, err = newExtractor(f.Message); err != nil {
 			errs = append(errs, fmt.Errorf("message: %w", err))
 		}
 	}
@@ -83,9 +81,9 @@ func newDecoder(f Format, skip []string) (*decoder, error) {
 			errs = append(errs, errors.New("skipList: an empty text matches every line"))
 			continue
 		}
-		d.skip = append(d.skip, []byte(s))
+		p.skip = append(p.skip, []byte(s))
 	}
-	return d, errors.Join(errs...)
+	return p, errors.Join(errs...)
 }
 
 // verdict is what to do with a line.
@@ -99,97 +97,83 @@ const (
 )
 
 // decode returns text and time of a line that was read now. The text is a slice of line.
-func (d *decoder) decode(line []byte, now time.Time) (text []byte, at time.Time, v verdict) {
-	for _, s := range d.skip {
+func (p *Parser) decode(line []byte, now time.Time) (text []byte, at time.Time, v verdict) {
+	for _, s := range p.skip {
 		if bytes.Contains(line, s) {
-			return nil, now, d.unwanted(line)
+			return nil, now, p.unwanted(line)
 		}
 	}
 	text = line
 	var stamp []byte
 	var ok bool
-	by := &d.layout
-	if d.kernel != nil && (d.message == nil || d.timestamp == nil) {
-		if stamp, by, text, ok = d.kernel.header(line); !ok {
+	by := &p.layout
+	if p.kernel != nil && (p.message == nil || p.timestamp == nil) {
+		if stamp, by, text, ok = p.kernel.header(line); !ok {
 			return nil, now, malformed
 		}
-		if text = ofKernel(text); text == nil && d.message == nil {
+		if text = ofKernel(text); text == nil && p.message == nil {
 			return nil, now, passBy
 		}
 	}
-	if d.message != nil {
-		if text, ok = d.message.extract(line); !ok {
-			return nil, now, d.unwanted(line)
+	if p.message != nil {
+		if text, ok = p.message.extract(line); !ok {
+			return nil, now, p.unwanted(line)
 		}
 	}
-	if d.kernel != nil {
-		if text, ok = d.kernel.message(text); !ok {
+	if p.kernel != nil {
+		if text, ok = p.kernel.message(text); !ok {
 			return nil, now, malformed
 		}
 	}
-	if d.timestamp != nil {
-		by = &d.layout
-		if stamp, ok = d.timestamp.extract(line); !ok {
+	if p.timestamp != nil {
+		by = &p.layout
+		if stamp, ok = p.timestamp.extract(line); !ok {
 			return nil, now, malformed
 		}
-	} else if d.kernel == nil {
+	} else if p.kernel == nil {
 		return text, now, take
 	}
-	if bytes.Equal(stamp, d.lastText) && len(stamp) > 0 && now.Sub(d.lastRead) < keepTime {
-		return text, d.lastTime, take
+	if bytes.Equal(stamp, p.lastText) && len(stamp) > 0 && now.Sub(p.lastRead) < keepTime {
+		return text, p.lastTime, take
 	}
 	at, err := by.parse(string(stamp), now)
 	if err != nil {
 		return nil, now, malformed
 	}
-	d.lastText, d.lastTime, d.lastRead = append(d.lastText[:0], stamp...), at, now
+	p.lastText, p.lastTime, p.lastRead = append(p.lastText[:0], stamp...), at, now
 	return text, at, take
 }
 
 // unwanted returns the verdict on a line that contains a text to skip, or has no message. For a
 // kernel line it notes the time stamp, because the next line may belong to the same record.
-func (d *decoder) unwanted(line []byte) verdict {
-	if d.kernel == nil {
+func (p *Parser) unwanted(line []byte) verdict {
+	if p.kernel == nil {
 		return passBy
 	}
 	text := line
-	if d.message == nil {
-		_, _, text, _ = d.kernel.header(line)
+	if p.message == nil {
+		_, _, text, _ = p.kernel.header(line)
 		text = ofKernel(text)
 	}
-	// In a custom template the position of the time stamp is unknown. No text of a process
-	// precedes it.
+	// A custom template may have the time stamp anywhere. No text of a process precedes it.
 	for i, c := range text {
 		if c != '[' {
 			continue
 		}
-		if _, ok := d.kernel.stamped(text[i:]); ok {
+		if _, ok := p.kernel.stamped(text[i:]); ok {
 			return leaveOut
 		}
 	}
 	return passBy
 }
 
-// Parser parses single lines as a Reader does. It belongs to one goroutine.
-type Parser struct{ dec *decoder }
-
 // ErrLine is returned for a line that is not in the Format.
 var ErrLine = errors.New("the line is not in the log's format")
-
-// NewParser returns a Parser, or an error if the format or the texts to skip are invalid; see
-// [Config].
-func NewParser(f Format, skip []string) (*Parser, error) {
-	dec, err := newDecoder(f, skip)
-	if err != nil {
-		return nil, err
-	}
-	return &Parser{dec: dec}, nil
-}
 
 // Parse returns the text and the time of a line that was read at the given time. wanted is false
 // if the format or the texts to skip exclude the line. The text is a slice of line.
 func (p *Parser) Parse(line []byte, read time.Time) (text []byte, at time.Time, wanted bool, err error) {
-	text, at, v := p.dec.decode(line, read)
+	text, at, v := p.decode(line, read)
 	if v == malformed {
 		return nil, at, false, ErrLine
 	}

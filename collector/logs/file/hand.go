@@ -65,8 +65,7 @@ func (s *follower) handLine(b []byte, now time.Time) error {
 	return s.handle(logs.Item{Line: &s.line})
 }
 
-// reportMalformed reports lines that could not be parsed, consecutive ones together: with a wrong
-// format it is every line.
+// reportMalformed reports consecutive malformed lines together: with a wrong format it is every line.
 func (s *follower) reportMalformed() error {
 	if s.bad == 0 {
 		return nil
@@ -90,8 +89,7 @@ func (s *follower) lose(reason logs.Reason, lines, bytes uint64) error {
 	}
 	switch reason {
 	case logs.Truncated, logs.Rotated, logs.BadPosition:
-		// What follows differs from what an earlier reading may have found here, so it must not
-		// get the same line numbers.
+		// An earlier reading may have found other lines here, which must not get the same numbers.
 		s.lines += lossStep
 	}
 	return s.handle(logs.Item{Loss: &logs.Loss{Reason: reason, Lines: lines, Bytes: bytes}})
@@ -111,8 +109,7 @@ type record struct {
 	wanted bool // all its lines are wanted; else the remaining ones could pass for another message
 }
 
-// addToRecord adds a kernel line to the open record, or hands that record over and opens a new one
-// if the line does not belong to it.
+// addToRecord adds a kernel line to the open record if it belongs there; else it begins a new one.
 func (s *follower) addToRecord(text []byte, at time.Time, wanted bool) error {
 	k, r := s.r.dec.kernel, &s.record
 	if r.open && k.continues && len(r.line.Text)+len(text) < s.r.maxLine {

@@ -80,7 +80,7 @@ func (c *running) handle(item logs.Item) error {
 		c.items = append(c.items, fmt.Sprintf("-%s:%d", item.Loss.Reason, item.Loss.Lines))
 	} else {
 		c.items = append(c.items, string(item.Line.Text))
-		c.lines = append(c.lines, item.Line.Clone())
+		c.lines = append(c.lines, clone(item.Line))
 	}
 	c.notify()
 	return nil
@@ -282,4 +282,11 @@ func (l *logFile) remove(name string) {
 	if err := os.Remove(filepath.Join(filepath.Dir(l.path), name)); err != nil {
 		l.t.Fatal(err)
 	}
+}
+
+// clone returns a copy of a line that stays valid.
+func clone(l *logs.Line) logs.Line {
+	c := *l
+	c.Text = bytes.Clone(l.Text)
+	return c
 }

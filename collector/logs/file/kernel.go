@@ -2,7 +2,6 @@ package file
 
 import (
 	"bytes"
-	"errors"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/logs"
@@ -13,25 +12,15 @@ import (
 //	Nov 23 22:31:00 node kernel: [  123.456789] md: md0 stopped.
 //	2026-11-23T22:31:00.123456+01:00 node kernel: [  123.456789][   T12] md: md0 stopped.
 //
-// The brackets hold the kernel's own time stamp and, if CONFIG_PRINTK_CALLER is set, the caller of
-// printk.
+// The brackets hold the kernel's time stamp and, with CONFIG_PRINTK_CALLER, the caller of printk.
 type kernelLines struct {
 	traditional, rfc3339 layout
 	// stamp is the time stamp of the latest line. All lines of a record have the same one
 	// (record_print_text, kernel/printk/printk.c).
 	stamp     time.Duration
 	continues bool // the latest line had the same stamp as the one before
-	// passed is the stamp of the last line before the offset up to which the file was handed over;
-	// the latest line may be after it.
+	// passed is the stamp of the last line that was handed over; the latest line may be after it.
 	passed time.Duration
-}
-
-func newKernelLines(location *time.Location) (*kernelLines, error) {
-	k := &kernelLines{}
-	var err, err2 error
-	k.traditional, err = parseLayout(time.Stamp, location)
-	k.rfc3339, err2 = parseLayout(time.RFC3339Nano, location)
-	return k, errors.Join(err, err2)
 }
 
 // header returns the time at the beginning of a line, its layout, and the rest of the line.

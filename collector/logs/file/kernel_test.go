@@ -12,7 +12,7 @@ import (
 
 func TestKernelLines(t *testing.T) {
 	now := time.Date(2026, time.November, 23, 22, 31, 5, 0, time.UTC)
-	d, err := newDecoder(Format{Kernel: true, Location: time.UTC}, []string{"skipped"})
+	d, err := NewParser(Format{Kernel: true, Location: time.UTC}, []string{"skipped"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestKernelLineAfterRestart(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				if err := r.Run(ctx, func(item logs.Item) error {
-					got = item.Line.Clone()
+					got = clone(item.Line)
 					cancel()
 					return nil
 				}); err != nil {

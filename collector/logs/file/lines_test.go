@@ -162,7 +162,7 @@ func BenchmarkLines(b *testing.B) {
 		{"timestamp", Format{Timestamp: "^.{15}", TimestampFormat: "Jan _2 15:04:05"}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
-			d, err := newDecoder(bench.format, nil)
+			d, err := NewParser(bench.format, nil)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -218,7 +218,7 @@ func TestIsRotated(t *testing.T) {
 }
 
 func TestDecodeAllocatesNothing(t *testing.T) {
-	d, err := newDecoder(Format{Timestamp: "^.{15}", Message: `kernel: \[.*\] (.*)`, TimestampFormat: "Jan _2 15:04:05"}, []string{"skip"})
+	d, err := NewParser(Format{Timestamp: "^.{15}", Message: `kernel: \[.*\] (.*)`, TimestampFormat: "Jan _2 15:04:05"}, []string{"skip"})
 	if err != nil {
 		t.Fatal(err)
 	}

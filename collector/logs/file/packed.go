@@ -20,8 +20,7 @@ type packing int
 const (
 	plain packing = iota
 	gzipped
-	// foreign is an unsupported compression: the contents of such a file are lost unless they were
-	// read before.
+	// foreign is an unsupported compression: the contents are lost unless they were read before.
 	foreign
 )
 
@@ -52,8 +51,7 @@ const (
 // errDamaged is returned for a compressed file that can't be read any further.
 var errDamaged = errors.New("the compressed file can't be read")
 
-// packed is a compressed file, decompressed as it is read. It uses a fixed amount of memory, about
-// 80 KiB.
+// packed is a compressed file, decompressed as it is read, in about 80 KiB of memory.
 type packed struct {
 	f      *os.File
 	z      *gzip.Reader // nil: start over
@@ -74,9 +72,8 @@ func newPacked(f *os.File, p packing) *packed {
 	return k
 }
 
-// readAt is ReadAt on the decompressed content, but may read less, and returns 0 without an error
-// while it is still skipping to off. It returns io.ErrUnexpectedEOF for a file whose end is
-// missing, and errDamaged.
+// readAt is ReadAt on the decompressed content. It may read less: 0 without an error while it skips to
+// off. It returns io.ErrUnexpectedEOF for a file whose end is missing, and errDamaged.
 func (p *packed) readAt(b []byte, off int64) (int, error) {
 	switch {
 	case p.damage != nil:
@@ -134,8 +131,7 @@ func (p *packed) failed(err error) error {
 	return err
 }
 
-// given reports whether a file of this size, whose end is missing, has not grown for long: its
-// writer has given up.
+// given reports whether a file without an end has had this size for long: its writer has given up.
 func (p *packed) given(size int64, long time.Duration) bool {
 	if p.since.IsZero() || p.size != size {
 		p.size, p.since = size, time.Now()
@@ -157,8 +153,7 @@ func (s *follower) packedDone() bool {
 	}
 }
 
-// head reads the first decompressed bytes, at most headSize. With an error it returns those it
-// got.
+// head reads the first decompressed bytes, at most headSize; after an error, those it got.
 func (p *packed) head() ([]byte, error) {
 	head := make([]byte, headSize)
 	n := 0
@@ -175,8 +170,7 @@ func (p *packed) head() ([]byte, error) {
 	return head[:n], nil
 }
 
-// unpackedSize returns the decompressed size, modulo 2^32, according to the file's last bytes.
-// That is a guess: they may be missing.
+// unpackedSize guesses the decompressed size, modulo 2^32, from the file's last bytes.
 func (p *packed) unpackedSize(size int64) uint32 {
 	var b [4]byte
 	if _, err := p.f.ReadAt(b[:], size-int64(len(b))); err != nil {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
@@ -16,18 +17,15 @@ import (
 type Config struct {
 	// Path is the file, which need not exist yet; links are followed.
 	Path string
-	// Root is where the host's file system is mounted; "" means "/". Absolute links are resolved
-	// below it.
+	// Root is where the host's file system is mounted, for absolute links as well; "" means "/".
 	Root string
 	// Format defines where the time and the text are in a line.
 	Format Format
-	// Skip are texts; lines that contain one of them are skipped (skipList of
-	// node-problem-detector).
+	// Skip are texts; lines that contain one are skipped (node-problem-detector's skipList).
 	Skip []string
 	// Position is where an earlier reader stopped; if empty, Lookback decides.
 	Position logs.Position
-	// Lookback is how far back to begin, in rotated files as well; 0: new lines only. It requires
-	// a Format with times.
+	// Lookback is how far back to begin, also in rotated files; 0: new lines only. It needs times in lines.
 	Lookback time.Duration
 	// Status is called with nil when the file can be read, and with the error when it can't,
 	// possibly several times with the same one; reading continues as soon as it can. It is called
@@ -38,8 +36,7 @@ type Config struct {
 }
 
 const (
-	// maxLine is the longest line in bytes; longer ones are cut. Container runtimes have the same
-	// limit.
+	// maxLine is the longest line in bytes, as of container runtimes; longer ones are cut.
 	maxLine = 16 << 10
 	// partialAfter is how long a last line waits for its line end before it is handed over without
 	// one: its writer has stopped within a line.
@@ -57,7 +54,7 @@ const (
 // Reader follows a file. Make one with New.
 type Reader struct {
 	cfg  Config
-	dec  *decoder
+	dec  *Parser
 	tree tree
 
 	// Copies of the constants above; tests change them.
@@ -75,7 +72,7 @@ func New(cfg Config) (*Reader, error) {
 	if cfg.Format.Location == nil {
 		cfg.Format.Location = hostZone(cfg.Root)
 	}
-	dec, err := newDecoder(cfg.Format, cfg.Skip)
+	dec, err := NewParser(cfg.Format, cfg.Skip)
 	errs := []error{err}
 	if cfg.Path == "" {
 		errs = append(errs, errors.New("path is missing"))
@@ -93,7 +90,7 @@ func New(cfg Config) (*Reader, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Reader{
-		cfg: cfg, dec: dec, tree: newTree(cfg.Root),
+		cfg: cfg, dec: dec, tree: tree{hostfs.New(cfg.Root)},
 		maxLine: maxLine, partialAfter: partialAfter, pollEvery: pollEvery, goneFor: goneFor, hangsAfter: hangsAfter,
 	}, nil
 }
@@ -165,9 +162,8 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 	}
 }
 
-// Once hands over the existing lines, including rotated files and an unfinished last line, and
-// returns nil. It returns the error of handle or of ctx, or why the file can't be read. Use it
-// instead of Run.
+// Once hands over the existing lines, including rotated files and an unfinished last line. It returns
+// nil, the error of handle or of ctx, or why the file can't be read. Use it instead of Run.
 func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
 	var last error
 	status := r.cfg.Status

@@ -3,6 +3,7 @@ package file
 import (
 	"bytes"
 	"os"
+	"slices"
 )
 
 // between returns the first rotated file of the current name that was not read completely, or nil.
@@ -101,8 +102,7 @@ func (s *follower) unreadPacked(c sibling, f *os.File, own []byte) *tail {
 	return nil
 }
 
-// ofCurrent reports whether a compressed file was made from the current one, which then is deleted
-// and may still be written to.
+// ofCurrent reports whether a compressed file was made from the current one, which then is deleted.
 func (s *follower) ofCurrent(t *tail, p packing) bool {
 	if s.cur == nil || s.cur.packed != nil {
 		return false
@@ -136,33 +136,30 @@ func (s *follower) done(t *tail) {
 	s.known.add(newKnown(t.stat, own, t.stat.size))
 }
 
-// overtaken reports whether there is a newer rotated file to read, which means that the writer of
-// the current one is done with it.
+// overtaken reports whether there is a newer rotated file: the current one's writer is done with it.
 func (s *follower) overtaken(path fileStat) bool {
-	t := s.between(found{stat: path})
-	if t != nil {
-		closeFile(t.f)
-	}
-	return t != nil
+	return s.between(found{stat: path}).drop()
 }
 
-// moved reports whether the content of the current file was copied and truncated before any of it
-// was read, so that the copy has to be read first: a rotated file older than the current one that
-// was not read.
+// moved reports whether the content of the current file was copied and truncated before any of it was
+// read: there is an unread rotated file that is older, which has to be read first.
 func (s *follower) moved() bool {
-	t := s.firstUnread(s.cur.head, func() []sibling {
+	return s.firstUnread(s.cur.head, func() []sibling {
 		all := siblings(s.name)
-		for i, c := range all {
-			if c.stat.sameFile(s.cur.stat) {
-				return all[:i] // what follows is newer
-			}
+		if i := slices.IndexFunc(all, func(c sibling) bool { return c.stat.sameFile(s.cur.stat) }); i >= 0 {
+			return all[:i] // what follows is newer
 		}
 		return all
-	})
-	if t != nil {
-		closeFile(t.f)
+	}).drop()
+}
+
+// drop closes a file that is not needed now. It returns false if t is nil.
+func (t *tail) drop() bool {
+	if t == nil {
+		return false
 	}
-	return t != nil
+	closeFile(t.f)
+	return true
 }
 
 // copyOf returns a rotated file that begins with what was read from t and has at least as many
@@ -184,7 +181,7 @@ func (s *follower) copyOf(t *tail) *tail {
 			all = all && ok
 		}
 		if all {
-			return nil
+			break
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package file
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"io"
@@ -10,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,11 +21,6 @@ type sibling struct {
 	plain   string // name before it was compressed
 	packing packing
 	stat    fileStat
-}
-
-// writtenBefore reports whether the file was last written before t.
-func (s sibling) writtenBefore(t time.Time) bool {
-	return time.Unix(s.stat.modified.Unix()).Before(t)
 }
 
 // open opens the sibling if it is still the file that was listed.
@@ -44,23 +39,18 @@ func (s sibling) open() (*os.File, bool) {
 // maxSiblings bounds how many rotated files are considered: the newest ones.
 const maxSiblings = 64
 
-// siblings lists the rotated files of the file with this name, the last written one at the end. A
-// file that also exists in compressed form is about to be deleted; until then it is the one that
-// counts.
+// siblings lists the rotated files of the file with this name, the last written one at the end. If a file
+// also exists in compressed form, the original counts until it is deleted.
 func siblings(name string) []sibling {
 	// A rotation renames one file after the other: a list made in between is incomplete.
-	for range listTries {
-		all, whole := listSiblings(name)
-		if whole {
+	for try := 0; ; try++ {
+		if all, whole := listSiblings(name); whole || try == listTries {
 			return all
 		}
 	}
-	all, _ := listSiblings(name)
-	return all
 }
 
-// listTries is how often rotated files are listed again because one of them was renamed or
-// compressed in the meantime.
+// listTries is how often rotated files are listed if some are renamed or compressed meanwhile.
 const listTries = 5
 
 // listed is a sibling with its first bytes, compressed if the file is.
@@ -157,18 +147,10 @@ func compareAge(a, b sibling) int {
 			return strings.Compare(d, e)
 		}
 	}
-	switch {
-	case a.stat.before(b.stat):
-		return -1
-	case b.stat.before(a.stat):
-		return 1
-	default:
-		return compareNames(a.plain, b.plain)
-	}
+	return cmp.Or(cmp.Compare(a.stat.modified, b.stat.modified), compareNames(a.plain, b.plain))
 }
 
-// compareNames orders rotated files that were last written in the same clock tick, oldest first:
-// 10, 2, 1 and 20260101, 20260102.
+// compareNames orders files of the same clock tick, oldest first: 10, 2, 1 and 20260101, 20260102.
 func compareNames(a, b string) int {
 	if n, m := rotationNumber(a), rotationNumber(b); n >= 0 && m >= 0 {
 		return m - n
@@ -179,11 +161,8 @@ func compareNames(a, b string) int {
 // rotationNumber returns the number that a name ends with, or -1 if there is none or it is a date.
 func rotationNumber(name string) int {
 	digits := name[len(strings.TrimRight(name, "0123456789")):]
-	if len(digits) == 0 || len(digits) > 5 {
-		return -1
-	}
 	n, err := strconv.Atoi(digits)
-	if err != nil {
+	if err != nil || len(digits) > 5 {
 		return -1
 	}
 	return n
@@ -210,9 +189,8 @@ func rotationDate(name string) string {
 	return ""
 }
 
-// isRotated reports whether name is a rotated name of base: with a number or a date behind it
-// (kern.log.1, kern.log-20260102, 0.log.20260102-030405) or before its extension
-// (app-2026-01-02.log, app.1.log).
+// isRotated reports whether name is a rotated name of base: with a number or date behind it (kern.log.1,
+// kern.log-20260102) or before its extension (app-2026-01-02.log, app.1.log).
 func isRotated(name, base string) bool {
 	if suffix, ok := strings.CutPrefix(name, base); ok {
 		return isRotation(suffix)

@@ -1,8 +1,6 @@
 package file
 
 import (
-	"errors"
-	"fmt"
 	"path/filepath"
 	"time"
 
@@ -16,12 +14,9 @@ type layout struct {
 	noYear, noDay bool // noDay: neither month nor day
 }
 
-// errLayout is returned for a layout without any part of a time.
-var errLayout = errors.New("not a time layout (an example: Jan _2 15:04:05)")
-
 // parseLayout determines what a layout leaves out, by formatting times that differ in that part
-// only. A nil location means the local one.
-func parseLayout(text string, location *time.Location) (layout, error) {
+// only. A nil location means the local one. ok is false for a layout without any part of a time.
+func parseLayout(text string, location *time.Location) (l layout, ok bool) {
 	if location == nil {
 		location = time.Local
 	}
@@ -29,23 +24,19 @@ func parseLayout(text string, location *time.Location) (layout, error) {
 	t := time.Date(2021, time.November, 23, 17, 48, 59, 987654321, time.UTC)
 	formatted := t.Format(text)
 	same := func(u time.Time) bool { return u.Format(text) == formatted }
-	l := layout{
+	l = layout{
 		text: text, location: location,
 		noYear: same(t.AddDate(28, 0, 0)), // the weekdays are the same
 		noDay:  same(t.AddDate(0, 1, 0)) && same(t.AddDate(0, 0, 7)),
 	}
-	if l.noYear && l.noDay && same(t.Add(time.Minute)) && same(t.Add(time.Hour)) && same(t.Add(time.Second)) {
-		return layout{}, fmt.Errorf("%.100q: %w", text, errLayout)
-	}
-	return l, nil
+	return l, !(l.noYear && l.noDay && same(t.Add(time.Minute)) && same(t.Add(time.Hour)) && same(t.Add(time.Second)))
 }
 
 // slack is how far in the future a time without a year or day may be before it is moved to the
 // past: writers' clocks and time zones differ.
 const slack = 24 * time.Hour
 
-// parse parses a time. What the layout leaves out is set so that the time is the latest that is at
-// most slack after now.
+// parse parses a time. With what the layout leaves out, it is the latest up to slack after now.
 func (l *layout) parse(text string, now time.Time) (time.Time, error) {
 	t, err := time.ParseInLocation(l.text, text, l.location)
 	if err != nil {

@@ -12,15 +12,11 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// errNotRegular is returned for a path that does not lead to a regular file: what is read from a
-// device or a pipe can't be read again.
+// errNotRegular: what is read from a device or a pipe can't be read again.
 var errNotRegular = errors.New("not a regular file")
 
-// tree is the host's file system, mounted at root: symbolic links lead where they lead on the
-// host. The zero tree is the real root.
+// tree is the host's file system, in which links lead where they do on the host; zero: the real root.
 type tree struct{ fs hostfs.FS }
-
-func newTree(root string) tree { return tree{hostfs.New(root)} }
 
 // found is an open file and its path.
 type found struct {
@@ -114,15 +110,10 @@ type fileStat struct {
 	dev, ino uint64
 	size     int64
 	links    uint64
-	modified unix.Timespec
+	modified int64 // ns since 1970
 }
 
 func (a fileStat) sameFile(b fileStat) bool { return a.dev == b.dev && a.ino == b.ino }
-
-// before reports whether a was last written before b.
-func (a fileStat) before(b fileStat) bool {
-	return a.modified.Sec < b.modified.Sec || a.modified.Sec == b.modified.Sec && a.modified.Nsec < b.modified.Nsec
-}
 
 func statFD(fd int) (fileStat, error) {
 	var st unix.Stat_t
@@ -133,7 +124,7 @@ func statFD(fd int) (fileStat, error) {
 		return fileStat{}, errNotRegular
 	}
 	//nolint:unconvert // the fields' types differ between architectures
-	return fileStat{dev: uint64(st.Dev), ino: st.Ino, size: st.Size, links: uint64(st.Nlink), modified: st.Mtim}, nil
+	return fileStat{dev: uint64(st.Dev), ino: st.Ino, size: st.Size, links: uint64(st.Nlink), modified: st.Mtim.Nano()}, nil
 }
 
 // stat returns the state of an open file.

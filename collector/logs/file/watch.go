@@ -90,14 +90,7 @@ func common(a, b string) string {
 	return a[:min(len(a), len(b))]
 }
 
-// matters reports whether an event may concern the file or one of its rotations. Other files of
-// /var/log are written all the time.
-func (w *watch) matters(e fsnotify.Event) bool {
-	return strings.HasPrefix(filepath.Base(e.Name), w.stem)
-}
-
-// wait returns true when there may be something to read or timeUp receives, and false when ctx
-// ends.
+// wait returns true when there may be something to read or timeUp receives, and false when ctx ends.
 func (w *watch) wait(ctx context.Context, timeUp <-chan time.Time) bool {
 	for {
 		select {
@@ -107,8 +100,8 @@ func (w *watch) wait(ctx context.Context, timeUp <-chan time.Time) bool {
 			w.again()
 			return true
 		case e, ok := <-w.events:
-			if ok && !w.matters(e) {
-				continue
+			if ok && !strings.HasPrefix(filepath.Base(e.Name), w.stem) {
+				continue // other files of /var/log are written all the time
 			}
 			w.drain()
 			return true

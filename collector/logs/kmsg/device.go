@@ -48,8 +48,7 @@ func openDevice(ctx context.Context, path string) (device, error) {
 	return d, nil
 }
 
-// read never blocks, so it bypasses the runtime (see [poller.Poller]). It does not wrap the errno:
-// most are not failures.
+// read never blocks, so it bypasses the runtime ([poller.Poller]). Most errnos are not failures.
 func (d *charDevice) read(b []byte) (int, error) {
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(d.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 	if errno != 0 {

@@ -27,7 +27,7 @@ func TestLineOfARecord(t *testing.T) {
 			{record: fmt.Sprintf("3,9,%d,c;text\n SUBSYSTEM=block\n DEVICE=b8:0\n", now.Microseconds())},
 		}}, nil
 	}
-	if err := r.Run(ctx, func(item logs.Item) error { got = item.Line.Clone(); return nil }); err != nil {
+	if err := r.Run(ctx, func(item logs.Item) error { got = clone(item.Line); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if age := time.Since(got.Time); age < 0 || age > time.Minute {

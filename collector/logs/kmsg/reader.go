@@ -3,6 +3,8 @@ package kmsg
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,9 +20,8 @@ type Config struct {
 	Position logs.Position
 	// Lookback is how far back to begin, at most to the boot; 0: new lines only.
 	Lookback time.Duration
-	// Status is called with nil once the log is open and old records are skipped: Position then
-	// returns where reading continues. May be nil. An error that ends reading is returned by Run
-	// instead.
+	// Status is called with nil once the log is open and old records are skipped: Position then returns
+	// where reading continues. May be nil. Run returns an error that ends reading.
 	Status func(error)
 }
 
@@ -66,6 +67,19 @@ func (r *Reader) Position() logs.Position {
 // why the device can't be opened (it wraps fs.ErrNotExist, fs.ErrPermission) or read. handle is
 // called from the calling goroutine; if it is slow, the kernel may overwrite records.
 func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
+	return r.read(ctx, handle, false)
+}
+
+// Once hands over the existing records, and returns nil. It returns the error of handle or of ctx,
+// or why the log can't be read. Use it instead of Run.
+func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
+	if err := r.read(ctx, handle, true); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+func (r *Reader) read(ctx context.Context, handle func(logs.Item) error, once bool) error {
 	if r.boot == "" {
 		return errors.New("the ID of this boot can't be read")
 	}
@@ -75,7 +89,7 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 	}
 	defer dev.close() //nolint:errcheck // it was only read
 	s := &stream{
-		r: r, dev: dev, handle: handle, buf: make([]byte, r.buffer),
+		r: r, dev: dev, handle: handle, once: once, buf: make([]byte, r.buffer),
 		clock: hostfs.NewClock(), offset: hostfs.BootTime() - hostfs.Monotonic(),
 	}
 	if err := s.start(); err != nil {
@@ -84,34 +98,36 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 	return s.run(ctx)
 }
 
-func (r *Reader) setPosition(p position) {
-	r.mu.Lock()
-	r.pos = p
-	r.mu.Unlock()
+// position is how far the log was handed over.
+type position struct {
+	boot string // the kernel's random boot id
+	next uint64 // the first sequence number that was not handed over
+
+	// offset is the difference between CLOCK_BOOTTIME and the clock of the time stamps, as
+	// measured on records that arrived while the reader waited for them; 0 if there were none. The
+	// two clocks drift apart, and old records don't show by how much.
+	offset time.Duration
 }
 
-// Once hands over the existing records, and returns nil. It returns the error of handle or of ctx,
-// or why the log can't be read. Use it instead of Run.
-func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
-	open := r.open
-	r.open = func(ctx context.Context, path string) (device, error) {
-		dev, err := open(ctx, path)
-		return finite{dev}, err
+// text returns the position as it is saved: "BOOTID 123", or "BOOTID 123 4.5ms". Newer versions
+// may add words, which parsePosition ignores.
+func (p position) text() logs.Position {
+	text := p.boot + " " + strconv.FormatUint(p.next, 10)
+	if p.offset != 0 {
+		text += " " + p.offset.String()
 	}
-	err := r.Run(ctx, handle)
-	switch {
-	case errors.Is(err, errEnd):
-		return nil
-	case err == nil:
-		return ctx.Err()
-	}
-	return err
+	return logs.Position(text)
 }
 
-// errEnd is returned by wait of a finite device.
-var errEnd = errors.New("end of the log")
-
-// finite is a log that ends when there is nothing left to read.
-type finite struct{ device }
-
-func (finite) wait(context.Context) error { return errEnd }
+// parsePosition returns false for text that is not a Position of this package.
+func parsePosition(text logs.Position) (p position, ok bool) {
+	boot, rest, _ := strings.Cut(string(text), " ")
+	number, rest, _ := strings.Cut(rest, " ")
+	clock, _, _ := strings.Cut(rest, " ")
+	next, err := strconv.ParseUint(number, 10, 64)
+	p = position{boot: boot, next: next}
+	if clock != "" && err == nil {
+		p.offset, err = time.ParseDuration(clock)
+	}
+	return p, boot != "" && err == nil
+}

@@ -1,6 +1,7 @@
 package kmsg
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -95,7 +96,7 @@ func TestClockOfAnEarlierRun(t *testing.T) {
 		r.boot = "here"
 		r.open = func(context.Context, string) (device, error) { return &ring{steps: steps, end: cancel}, nil }
 		var last logs.Line
-		if err := r.Run(ctx, func(item logs.Item) error { last = item.Line.Clone(); return nil }); err != nil {
+		if err := r.Run(ctx, func(item logs.Item) error { last = clone(item.Line); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		return last, r.Position()
@@ -310,4 +311,11 @@ func TestOnceEndsWhereTheLogEnds(t *testing.T) {
 	if err := New(Config{Path: "/no/such"}).Once(t.Context(), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}
+}
+
+// clone returns a copy of a line that stays valid.
+func clone(l *logs.Line) logs.Line {
+	c := *l
+	c.Text = bytes.Clone(l.Text)
+	return c
 }

@@ -15,11 +15,9 @@ import (
 )
 
 const (
-	// skipAtMost bounds the time to skip old records, in case they are written faster than they
-	// can be read.
+	// skipAtMost bounds skipping old records, in case they come faster than they can be read.
 	skipAtMost = 2 * time.Second
-	// clockError is how much the clocks' difference must have changed to be updated: waking up
-	// causes smaller changes.
+	// clockError is the least change of the clocks' difference: waking up causes smaller ones.
 	clockError = 100 * time.Millisecond
 )
 
@@ -28,6 +26,7 @@ type stream struct {
 	r      *Reader
 	dev    device
 	handle func(logs.Item) error
+	once   bool // end where the log ends
 	buf    []byte
 
 	next  uint64 // the sequence number that is expected
@@ -84,9 +83,10 @@ func (s *stream) run(ctx context.Context) error {
 		case err == nil && n > 0:
 			handled = s.record(s.buf[:n])
 		case errors.Is(err, unix.EAGAIN):
-			if handled = s.atEnd(); handled == nil {
-				err = s.dev.wait(ctx)
+			if handled = s.atEnd(); handled != nil || s.once {
+				return handled
 			}
+			err = s.dev.wait(ctx)
 			s.waited = true
 		case errors.Is(err, unix.EINVAL):
 			handled, err = s.tooLong(), nil
@@ -174,7 +174,9 @@ func (s *stream) advance(next uint64) {
 	if s.exact {
 		pos.offset = s.offset
 	}
-	s.r.setPosition(pos)
+	s.r.mu.Lock()
+	s.r.pos = pos
+	s.r.mu.Unlock()
 }
 
 // atEnd is called when everything was read: further records are new.
