@@ -15,19 +15,22 @@ import (
 
 const mark = "…"
 
-// Prefix returns the first bytes of s, at most limit, without a character that would be cut in
-// two.
-func Prefix(s string, limit int) string {
+// Prefix returns the first bytes of s, at most limit, without cutting a character in two.
+func Prefix[S string | []byte](s S, limit int) S {
 	if len(s) <= limit {
 		return s
 	}
 	limit = max(limit, 0)
-	for end := limit; end >= 0 && end > limit-utf8.UTFMax; end-- {
-		if utf8.RuneStart(s[end]) {
-			return s[:end]
+	for start := limit - 1; start >= 0 && start > limit-utf8.UTFMax; start-- {
+		if utf8.RuneStart(s[start]) {
+			end := min(start+utf8.UTFMax, len(s))
+			if _, size := utf8.DecodeRuneInString(string(s[start:end])); start+size > limit {
+				return s[:start]
+			}
+			break
 		}
 	}
-	return s[:limit] // not UTF-8
+	return s[:limit]
 }
 
 // Cut returns s if it has at most limit bytes; else its beginning and "…", together at most limit
@@ -81,8 +84,7 @@ func Bytes[N int64 | uint64](n N) string {
 	return strconv.FormatUint((bytes+size/2)/size, 10) + " " + units[unit]
 }
 
-// Duration formats a duration, in nanoseconds, with the digits that matter to a person: 2m5s,
-// 1.3s, 40ms, 1h.
+// Duration formats a duration with the digits that matter to a person: 2m5s, 1.3s, 40ms, 1h.
 func Duration[D ~int64](of D) string {
 	d := time.Duration(of)
 	switch abs := d.Abs(); {
@@ -100,8 +102,7 @@ func Duration[D ~int64](of D) string {
 	return Exact(d)
 }
 
-// Exact formats a duration with all its digits, but without zero parts at its end: 1h instead of
-// 1h0m0s.
+// Exact formats a duration with all digits, without zero parts at its end: 1h instead of 1h0m0s.
 func Exact(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -134,3 +135,87 @@ func Cells(s string) int {
 	}
 	return n
 }
+
+// Safe makes an untrusted string (comm, cgroup name, path, script output) safe to display: it takes at
+// most limit bytes of s, replaces unprintable characters and invalid UTF-8 by Go escapes (\x1b,
+// \u202e), and marks a cut with "…". If nothing has to change, it returns s without allocating.
+func Safe(s string, limit int) string {
+	if len(s) <= limit && IsSafe(s) {
+		return s
+	}
+	cut := len(s) > limit
+	s = Prefix(s, limit)
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case printable(r):
+			b.WriteString(s[i : i+size])
+		default:
+			q := strconv.QuoteRune(r)
+			b.WriteString(q[1 : len(q)-1])
+		}
+		i += size
+	}
+	if cut {
+		b.WriteString(mark)
+	}
+	return b.String()
+}
+
+// SafeLines is [Safe] for a text of several lines, without a limit; it keeps line breaks and tabs.
+func SafeLines(s string) string {
+	var b strings.Builder
+	for {
+		i := strings.IndexAny(s, "\n\t")
+		if i < 0 {
+			b.WriteString(Safe(s, len(s)))
+			return b.String()
+		}
+		b.WriteString(Safe(s[:i], i))
+		b.WriteByte(s[i])
+		s = s[i+1:]
+	}
+}
+
+// Bounded is [Safe] with a result of at most limit bytes, including escapes and mark, for
+// receivers that refuse a longer text as a whole. It does not cut within an escape.
+func Bounded(s string, limit int) string {
+	if len(s) <= limit && IsSafe(s) {
+		return s
+	}
+	most := limit - len(mark)
+	if most <= 0 {
+		return ""
+	}
+	if s = Safe(s, most); len(s) <= limit {
+		return s
+	}
+	const longestEscape = len(`\U0010ffff`)
+	s = Prefix(s, most)
+	from := max(0, len(s)-longestEscape)
+	if i := strings.LastIndexByte(s[from:], '\\'); i >= 0 {
+		s = s[:from+i]
+	}
+	return s + mark
+}
+
+// IsSafe reports whether [Safe] would return s unchanged.
+func IsSafe(s string) bool {
+	for i, r := range s {
+		switch {
+		case r < utf8.RuneSelf:
+			if r < ' ' || r == 0x7f {
+				return false
+			}
+		case !printable(r), r == utf8.RuneError && !strings.HasPrefix(s[i:], "\ufffd"): // not UTF-8
+			return false
+		}
+	}
+	return true
+}
+
+// printable excludes controls, format characters (bidirectional, zero-width) and line separators.
+func printable(r rune) bool { return r == ' ' || unicode.IsGraphic(r) && !unicode.IsSpace(r) }

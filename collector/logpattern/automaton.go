@@ -38,8 +38,7 @@ func newAutomaton(texts [][]string) (*automaton, error) {
 	return nil, fmt.Errorf("the patterns have too many different literals for a table of %d MiB", maxTable>>20)
 }
 
-// scan sets the bits of the owners of all texts that occur in line, and reports
-// whether there are any.
+// scan sets the bits of the owners of all texts in line, and reports whether there are any.
 //
 // Each step waits for the memory that the previous one reads. So scan reads both halves of the line
 // at once, which takes almost half of the time.
@@ -92,8 +91,7 @@ type trie struct {
 	found [][]uint32 // owners, by state
 }
 
-// newTrie returns the trie of the last bytes of the texts, nil if it would take more than
-// maxTable.
+// newTrie returns the trie of the last bytes of the texts, nil if it would exceed maxTable.
 func newTrie(texts [][]string, longest int) *trie {
 	t := &trie{width: 1}
 	states := 1 // upper bound
@@ -140,9 +138,8 @@ func (t *trie) grow() {
 	t.found = append(t.found, nil)
 }
 
-// automaton fills in the transitions for bytes that continue no text: to the state of the longest
-// suffix of what was read that begins a text. It works breadth first, so that this shorter state
-// is complete.
+// automaton fills in the transitions for bytes that continue no text: to the state of the longest suffix
+// that begins a text. It works breadth first, so that this shorter state is complete.
 func (t *trie) automaton() *automaton {
 	fallback := make([]uint32, len(t.found))
 	queue := make([]uint32, 1, len(t.found))

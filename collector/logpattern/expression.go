@@ -116,8 +116,7 @@ func (c *compiled) setExpression(tree *syntax.Regexp) error {
 	}
 	re, err := regexp.Compile(before + c.Expr + behind)
 	if err != nil {
-		// An expression that is valid alone but not in a group has a quotation (\Q) that ends with
-		// the expression.
+		// It is valid alone but not in a group: a quotation (\Q) ends with the expression.
 		re, err = regexp.Compile(before + c.Expr + `\E` + behind)
 	}
 	if err != nil {

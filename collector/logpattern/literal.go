@@ -9,8 +9,7 @@ import (
 )
 
 const (
-	// maxAlternatives bounds the literals of one pattern; if there would be more, a shorter common
-	// literal is used, or none.
+	// maxAlternatives bounds a pattern's literals; beyond, a shorter common literal is used, or none.
 	maxAlternatives = 32
 	// maxLiteral is how many bytes of a literal are kept, its last ones: the end of a message is
 	// more specific than its start ("Failed to …").
@@ -21,12 +20,10 @@ const (
 	maxClass = 4
 )
 
-// choice is a set of texts, one of which must occur, with ASCII letters in lower case. The empty
-// choice requires nothing.
+// choice is a set of texts in lower case, one of which must occur. The empty one requires nothing.
 type choice struct {
 	texts []string
-	// folded: a k or s in it ignores case, so it also matches U+212A (Kelvin sign) or U+017F (long
-	// s), whose bytes differ.
+	// folded: a k or s in it also matches U+212A (Kelvin sign) or U+017F (long s).
 	folded bool
 }
 

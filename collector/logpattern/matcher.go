@@ -4,21 +4,20 @@ import (
 	"bytes"
 	"math/bits"
 	"slices"
-	"unicode/utf8"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // MaxLine is how many bytes of a line are matched. Records of /dev/kmsg are not longer
-// (CONSOLE_EXT_LOG_MAX; less in later kernels), and in other logs the report of a fault is near
-// the start of its line.
+// (CONSOLE_EXT_LOG_MAX), and in other logs the report of a fault is near the start of its line.
 const MaxLine = 8 << 10
 
-// Matcher matches a Set's patterns against the lines of one log. It is not safe for concurrent
-// use; each log stream has its own.
+// Matcher matches a Set's patterns against one stream of lines. It is not safe for concurrent use.
 type Matcher struct {
 	set    *Set
 	window window
-	stats  Stats
 	line   uint64 // number of the latest line
+	runs   uint64 // of expressions, for tests of what they cost
 
 	mask   bitset   // patterns for this log
 	always bitset   // patterns that run on every line
@@ -30,17 +29,7 @@ type Matcher struct {
 	live   bool     // recent isn't empty
 }
 
-// Stats are the counters of a Matcher.
-type Stats struct {
-	Lines     uint64 // lines examined
-	Hits      uint64 // patterns that matched, in all lines
-	Cut       uint64 // lines of which only MaxLine bytes were examined
-	Shortened uint64 // lines at which earlier ones were dropped early because of their length
-	Runs      uint64 // runs of a pattern's expression, on one or more parts of a line
-}
-
-// NewMatcher returns a matcher for one stream of a log, with the patterns for any of the log's
-// names.
+// NewMatcher returns a matcher for one stream of a log that has these names.
 func (s *Set) NewMatcher(names ...string) *Matcher {
 	n := len(s.patterns)
 	m := &Matcher{set: s, mask: newBitset(n), always: newBitset(n), found: newBitset(n), recent: newBitset(n), idle: true}
@@ -65,8 +54,7 @@ func (s *Set) NewMatcher(names ...string) *Matcher {
 	return m
 }
 
-// Reset drops all earlier lines: the next line doesn't directly follow them, because lines were
-// lost or the log was replaced.
+// Reset drops all earlier lines, because the next line doesn't directly follow them.
 func (m *Matcher) Reset() {
 	m.window.reset()
 	clear(m.recent)
@@ -86,37 +74,30 @@ func (m *Matcher) Recent() []byte {
 }
 
 // Resume adds the lines that [Matcher.Recent] of another matcher returned, as if they came before
-// the next line. Their matches are not reported or counted.
+// the next line. Their matches are not reported.
 func (m *Matcher) Resume(lines []byte) {
 	m.Reset()
-	stats := m.stats
 	var hits Hits
 	for line := range bytes.Lines(lines) {
 		m.Match(bytes.TrimSuffix(line, []byte{'\n'}), &hits)
 	}
-	m.stats = stats
 }
-
-// Stats returns the counters.
-func (m *Matcher) Stats() Stats { return m.stats }
 
 // Match checks the next line, given without its newline, and reports whether any pattern matches a
 // text that ends in it; the matches are stored in into. A line without matches costs no
 // allocation. The line is not changed, and only into refers to it after the call.
 func (m *Matcher) Match(line []byte, into *Hits) bool {
-	into.reset()
-	m.stats.Lines++
+	into.Hits, into.captures, into.Cut = into.Hits[:0], into.captures[:0], false
 	if len(line) > MaxLine {
-		line = cut(line)
+		line = display.Prefix(line, MaxLine)
 		into.Cut = true
-		m.stats.Cut++
 	}
 	if m.idle {
 		return false
 	}
 	m.line++
-	if m.window.lines > 0 && m.window.push(line) {
-		m.stats.Shortened++
+	if m.window.lines > 0 {
+		m.window.push(line)
 	}
 	if !m.set.literals.scan(line, m.found) && !m.every && !m.live {
 		return false
@@ -130,21 +111,7 @@ func (m *Matcher) Match(line []byte, into *Hits) bool {
 			m.run(i*64+bits.TrailingZeros64(word), line, into)
 		}
 	}
-	m.stats.Hits += uint64(len(into.Hits))
 	return len(into.Hits) > 0
-}
-
-// cut returns the first MaxLine bytes, without a rune that would be cut in half.
-func cut(line []byte) []byte {
-	for start := MaxLine - 1; start > MaxLine-utf8.UTFMax; start-- {
-		if utf8.RuneStart(line[start]) {
-			if _, size := utf8.DecodeRune(line[start:]); start+size > MaxLine {
-				return line[:start]
-			}
-			break
-		}
-	}
-	return line[:MaxLine]
 }
 
 // remember keeps the literals found now for the next lines, and adds those found in the last ones,
@@ -169,7 +136,7 @@ func (m *Matcher) remember() {
 
 // run runs a pattern's expression on the text of its scope.
 func (m *Matcher) run(index int, line []byte, into *Hits) {
-	m.stats.Runs++
+	m.runs++
 	c := m.set.patterns[index]
 	switch c.scope {
 	case inLine:
@@ -231,8 +198,7 @@ func (m *Matcher) runParts(index int, c *compiled, into *Hits) {
 type Hits struct {
 	// Hits are in the order of the patterns, one per pattern.
 	Hits []Hit
-	// Cut: the line was longer than MaxLine, and the rest was not examined. An expression's end
-	// then matches where it was cut.
+	// Cut: the line was cut at MaxLine. An expression's end then matches there.
 	Cut bool
 
 	captures []Capture
@@ -244,12 +210,10 @@ type Hit struct {
 	// Text is the part that the expression matched, Context the whole lines that it touches,
 	// joined by newlines: NPD's message. They may be as long as what a Matcher keeps, 80 KiB.
 	Text, Context []byte
-	// Lines is how many of the lines given to Match the match touches, at least 1. NPD reports the
-	// time of the first of them.
+	// Lines is how many lines the match touches, at least 1. NPD reports the time of the first.
 	Lines int
-	// Captures are the named groups that participated in the match, in the order of the
-	// expression, at most 16. RE2 allows groups with the same name; then the name may occur more
-	// than once.
+	// Captures are the named groups that participated in the match, in the order of the expression,
+	// at most 16. A name may occur more than once.
 	Captures []Capture
 }
 
@@ -257,10 +221,6 @@ type Hit struct {
 type Capture struct {
 	Name string
 	Text []byte
-}
-
-func (h *Hits) reset() {
-	h.Hits, h.captures, h.Cut = h.Hits[:0], h.captures[:0], false
 }
 
 // add adds a hit: at are the bounds of all groups in text.

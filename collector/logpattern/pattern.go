@@ -14,11 +14,9 @@ const (
 	MaxPatterns = 4096
 	// MaxExpr is the longest expression, in bytes, as for a rule's CEL.
 	MaxExpr = 4096
-	// MaxLines is the most lines that a pattern may span: about as many as a kernel's OOM report
-	// with its task list.
+	// MaxLines is the most lines that a pattern may span: a kernel's OOM report with its task list.
 	MaxLines = 100
-	// NPDLines is the default number of lines of an AnchorEnd pattern: bufferSize's default in
-	// NPD.
+	// NPDLines is the default number of lines of an AnchorEnd pattern: NPD's bufferSize.
 	NPDLines = 10
 
 	// maxName bounds a name, which becomes part of each event.
@@ -31,8 +29,7 @@ const (
 	// 80. The worst case of a run is proportional to this number times the length of the text: the
 	// worst that was found takes 45 ms for a line of MaxLine bytes, 0.5 s for maxWindow.
 	maxProgram = 1000
-	// maxPrograms bounds the instructions of a whole set, 40 bytes each: 1000 patterns like NPD's
-	// have a sixth of that.
+	// maxPrograms bounds the instructions of a set, 40 bytes each: six times 1000 patterns like NPD's.
 	maxPrograms = 500_000
 )
 
@@ -47,8 +44,7 @@ type Pattern struct {
 	Lines int
 	// AnchorEnd selects NPD's way to match; see the package's comment.
 	AnchorEnd bool
-	// Logs lists the logs that the pattern is for, by the names given to
-	// [Set.NewMatcher]; empty: all.
+	// Logs are the logs that the pattern is for, by names of [Set.NewMatcher]; empty: all.
 	Logs []string
 }
 
@@ -74,14 +70,12 @@ func (e *Error) Unwrap() error { return e.Err }
 type Set struct {
 	patterns []*compiled
 	literals *automaton
-	// One bit per pattern: those to run on every line, and those whose literal may be in an
-	// earlier line of those they span.
+	// One bit per pattern: it runs on every line; its literal may be in an earlier line that it spans.
 	always, aged bitset
 }
 
-// Compile checks and compiles patterns. The error joins an [*Error] for every mistake of every
-// pattern, or reports that there are too many in total; there is no Set then. An empty list
-// results in a Set that matches nothing.
+// Compile checks and compiles patterns. The error joins an [*Error] for every mistake of every pattern,
+// or reports that there are too many. An empty list results in a Set that matches nothing.
 func Compile(patterns []Pattern) (*Set, error) {
 	if len(patterns) > MaxPatterns {
 		return nil, fmt.Errorf("%d patterns: at most %d are allowed", len(patterns), MaxPatterns)
@@ -161,8 +155,7 @@ func (s *Set) Len() int { return len(s.patterns) }
 // Pattern returns the pattern with an index as in [Hit], with Lines filled in.
 func (s *Set) Pattern(i int) Pattern { return s.patterns[i].Pattern }
 
-// Unfiltered returns the indexes of the patterns without a literal, such as `\d+ errors?|\w+`:
-// their expression runs on every line.
+// Unfiltered returns the indexes of the patterns without a literal: they run on every line.
 func (s *Set) Unfiltered() (all []int) {
 	for i, c := range s.patterns {
 		if len(c.literals) == 0 {

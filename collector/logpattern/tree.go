@@ -36,9 +36,8 @@ func programSize(re *syntax.Regexp) int {
 	return min(size, unlimited)
 }
 
-// classSize returns the additional size of the expression's classes, as a number of instructions
-// with the same memory: Unicode categories have hundreds of ranges (\pL: 5 KiB). Repetitions share
-// a class.
+// classSize returns the size of the expression's classes, as a number of instructions with the same
+// memory: Unicode categories have hundreds of ranges (\pL: 5 KiB). Repetitions share a class.
 func classSize(re *syntax.Regexp) int {
 	size := 0
 	if re.Op == syntax.OpCharClass {
@@ -51,8 +50,7 @@ func classSize(re *syntax.Regexp) int {
 }
 
 // newlines returns the minimum and maximum number of newlines in a match. The maximum counts only
-// explicit newlines: `\s` and `[^x]` match one too, but are meant to match a blank or any
-// character, not a further line.
+// explicit ones: `\s` and `[^x]` are meant to match a blank or any character, not a further line.
 func newlines(re *syntax.Regexp) (least, most int) {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -96,8 +94,7 @@ func repetitions(re *syntax.Regexp) (atLeast, atMost int) {
 	return re.Min, re.Max
 }
 
-// withinLine reports whether every match lies in one line and does not depend on anything before
-// that line.
+// withinLine reports whether every match lies in one line and depends on nothing before it.
 func withinLine(re *syntax.Regexp) bool {
 	if re.Op == syntax.OpBeginText || ownNewline(re) {
 		return false

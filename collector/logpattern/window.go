@@ -25,14 +25,11 @@ func (w *window) reset() {
 	w.real = 0
 }
 
-// push adds a line and reports whether older ones were dropped early because of their length.
-func (w *window) push(line []byte) (shortened bool) {
-	if w.kept == w.lines {
-		w.drop()
-	}
-	for w.kept > 0 && w.size()+len(line)+1 > maxWindow {
-		shortened = shortened || w.kept == w.real // not only padding
-		w.drop()
+// push adds a line. It drops older ones early if they are long.
+func (w *window) push(line []byte) {
+	for w.kept == w.lines || w.kept > 0 && w.size()+len(line)+1 > maxWindow {
+		w.kept--
+		w.real = min(w.real, w.kept)
 	}
 	if len(w.buf)+len(line)+1 > cap(w.buf) {
 		w.compact(len(line) + 1)
@@ -43,12 +40,6 @@ func (w *window) push(line []byte) (shortened bool) {
 	w.real++
 	w.buf = append(w.buf, line...)
 	w.buf = append(w.buf, '\n')
-	return shortened
-}
-
-func (w *window) drop() {
-	w.kept--
-	w.real = min(w.real, w.kept)
 }
 
 // size returns the number of bytes of the lines kept.
@@ -70,8 +61,7 @@ func (w *window) compact(n int) {
 	}
 }
 
-// start returns the offset in buf of the line that came age lines before the latest; age is less
-// than kept.
+// start returns the offset in buf of the line that came age (less than kept) lines before the latest.
 func (w *window) start(age int) int {
 	return w.starts[(w.newest-age+len(w.starts))%len(w.starts)] - w.gone
 }
