@@ -2,18 +2,87 @@ package ingest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	kjson "sigs.k8s.io/json"
+
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
-// clockSlack is how far in the future a time may be: daemon and agent have the same clock, but it
-// may be set in between.
+// wireStatus is a report as it is received: values with a format of their own are parsed later, so
+// that a mistake in them is reported with its field.
+type wireStatus struct {
+	Source     *string         `json:"source"`
+	ValidFor   *string         `json:"validFor"`
+	Events     []wireEvent     `json:"events"`
+	Conditions []wireCondition `json:"conditions"`
+}
+
+type wireEvent struct {
+	Severity  string `json:"severity"`
+	Timestamp string `json:"timestamp"`
+	Reason    string `json:"reason"`
+	Message   string `json:"message"`
+}
+
+type wireCondition struct {
+	Type       string          `json:"type"`
+	Status     json.RawMessage `json:"status"` // true, false, "True", "False", "Unknown"
+	Transition string          `json:"transition"`
+	Reason     string          `json:"reason"`
+	Message    string          `json:"message"`
+}
+
+// decode decodes as the API server does: names are case-sensitive, unknown or repeated ones mistakes.
+func decode(body []byte) (*wireStatus, []client.Field) {
+	var w wireStatus
+	strict, err := kjson.UnmarshalStrict(body, &w)
+	if err != nil {
+		return nil, []client.Field{decodeMistake(err)}
+	}
+	var fields []client.Field
+	for _, e := range strict {
+		f := client.Field{Message: display.Safe(e.Error(), 200)}
+		if fe, ok := errors.AsType[kjson.FieldError](e); ok {
+			f.Field = display.Safe(fe.FieldPath(), 100)
+			f.Message = "unknown field"
+			if strings.HasPrefix(e.Error(), "duplicate") {
+				f.Message = "duplicate field"
+			}
+		}
+		fields = append(fields, f)
+	}
+	if len(fields) > 0 {
+		return nil, fields
+	}
+	return &w, nil
+}
+
+func decodeMistake(err error) client.Field {
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return client.Field{Field: display.Safe(e.Field, 100), Message: "got " + display.Safe(e.Value, 60) + ", want " + wanted(e.Type.Kind().String())}
+	}
+	return client.Field{Message: "not JSON: " + display.Safe(strings.TrimPrefix(err.Error(), "json: "), 200)}
+}
+
+// wanted returns JSON's name for a Go kind.
+func wanted(kind string) string {
+	switch kind {
+	case "slice":
+		return "an array"
+	case "struct":
+		return "an object"
+	}
+	return "a " + kind
+}
+
+// clockSlack is how far in the future a time may be, in case the clock was set in between.
 const clockSlack = time.Minute
 
 // batch is a report that has been checked.
@@ -121,9 +190,8 @@ func (c *checker) reason(field, reason string, mandatory bool) {
 	}
 }
 
-// time parses an RFC 3339 time. A missing time, Go's zero time, or one in the future becomes now.
-// The clock may have been set back in the meantime, so a future time is not a mistake; from
-// clockSlack on it is a warning.
+// time parses an RFC 3339 time. A missing time, Go's zero time, or one in the future becomes now. The
+// clock may have been set back, so a future time is not a mistake; from clockSlack on it is a warning.
 func (c *checker) time(field, text string) time.Time {
 	if text == "" {
 		return c.now
@@ -144,8 +212,7 @@ func (c *checker) time(field, text string) time.Time {
 	return t
 }
 
-// message makes a text safe to display, with at most client.MaxMessage bytes. If it is empty,
-// message returns the reason.
+// message makes a text safe to display, with at most client.MaxMessage bytes; if empty, the reason.
 func (c *checker) message(field, text, reason string) string {
 	trimmed := strings.TrimSpace(text)
 	out := display.Safe(trimmed, len(trimmed))
@@ -164,9 +231,6 @@ func (c *checker) message(field, text, reason string) string {
 
 // shown returns untrusted text quoted for a message.
 func shown(s string) string {
-	raw, err := json.Marshal(display.Safe(s, 60))
-	if err != nil {
-		return "?"
-	}
+	raw, _ := json.Marshal(display.Safe(s, 60)) // a string can't fail
 	return string(raw)
 }

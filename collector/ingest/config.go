@@ -18,9 +18,8 @@ import (
 const (
 	MaxSources         = 32
 	MaxTotalConditions = 100
-	// DefaultHeartbeat is how long a report is valid if neither it nor the configuration sets
-	// that: three times the 30 s interval of node-problem-detector's own checks, so that a late
-	// report is still in time.
+	// DefaultHeartbeat is how long a report is valid unless it or the configuration sets that: three
+	// times node-problem-detector's 30 s, so that a late report is still in time.
 	DefaultHeartbeat = 90 * time.Second
 )
 
@@ -41,8 +40,7 @@ type Config struct {
 type Source struct {
 	Name string
 	UIDs []uint32 // users that the daemon may run as; empty: only root
-	// Pods allows processes of any pod to report, in addition to those of the machine and of the
-	// agent's own pod.
+	// Pods allows processes of any pod to report, not only the machine's and those of the agent's pod.
 	Pods       bool
 	Conditions []string // types that it may set; empty: it reports events only
 	// Heartbeat is how long a report without validFor is valid; 0: DefaultHeartbeat.
@@ -51,70 +49,57 @@ type Source struct {
 
 // Check returns all mistakes, with fields such as sources[0].conditions[2].
 func (c *Config) Check() document.Errors {
-	k := configCheck{names: map[string]int{}, types: map[string]string{}}
+	var errs document.Errors
 	if len(c.Sources) > MaxSources {
-		k.errs.Add("sources", "%d sources, at most %d", len(c.Sources), MaxSources)
+		errs.Add("sources", "%d sources, at most %d", len(c.Sources), MaxSources)
 	}
+	names := map[string]int{}    // index by source name
+	types := map[string]string{} // source name by condition type, in lower case
 	total := 0
-	for i := range c.Sources {
-		k.source(i, &c.Sources[i])
-		total += len(c.Sources[i].Conditions)
+	for i, s := range c.Sources {
+		wrong := func(field, format string, args ...any) {
+			errs.Add(fmt.Sprintf("sources[%d].%s", i, field), format, args...)
+		}
+		switch first, twice := names[s.Name]; {
+		case s.Name == "":
+			wrong("name", "is missing")
+		case !sourceName.MatchString(s.Name):
+			wrong("name", "%.100q: want lower-case letters, digits and dashes (at most 40 characters)", s.Name)
+		case twice:
+			wrong("name", "%q is already used by sources[%d]", s.Name, first)
+		default:
+			names[s.Name] = i
+		}
+		if s.Heartbeat != 0 && (s.Heartbeat < client.MinValid || s.Heartbeat > client.MaxValid) {
+			wrong("heartbeat", "%v, want %v to %v", s.Heartbeat, client.MinValid, client.MaxValid)
+		}
+		if len(s.Conditions) > client.MaxConditions {
+			wrong("conditions", "%d, at most %d", len(s.Conditions), client.MaxConditions)
+		}
+		for j, t := range s.Conditions {
+			field := fmt.Sprintf("conditions[%d]", j)
+			// Names of rules are in lower case: types that differ only in case are the same.
+			if err := CheckType(t); err != nil {
+				wrong(field, "%v", err)
+			} else if first, ok := types[strings.ToLower(t)]; ok {
+				wrong(field, "condition %s already belongs to source %s", t, first)
+			} else {
+				types[strings.ToLower(t)] = s.Name
+			}
+		}
+		total += len(s.Conditions)
 	}
 	if total > MaxTotalConditions {
-		k.errs.Add("sources", "%d conditions of all sources, at most %d", total, MaxTotalConditions)
+		errs.Add("sources", "%d conditions of all sources, at most %d", total, MaxTotalConditions)
 	}
-	return k.errs
+	return errs
 }
 
-type configCheck struct {
-	errs  document.Errors
-	names map[string]int    // index by source name
-	types map[string]string // source name by condition type, in lower case
-}
-
-func (k *configCheck) errorf(source int, field, format string, args ...any) {
-	k.errs.Add(fmt.Sprintf("sources[%d].%s", source, field), format, args...)
-}
-
-// sourceName limits names so that they fit into the name of a rule, which has at most 63
-// characters.
+// sourceName limits names so that they fit into a rule's name of at most 63 characters.
 var sourceName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`) //nolint:gochecknoglobals // a constant
 
-// pascalCase is the form that Kubernetes requires for condition types and reasons; rules use it as
-// well.
+// pascalCase is the form that Kubernetes requires for condition types and reasons, as rules do.
 var pascalCase = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,127}$`) //nolint:gochecknoglobals // a constant
-
-func (k *configCheck) source(i int, s *Source) {
-	switch first, twice := k.names[s.Name]; {
-	case s.Name == "":
-		k.errorf(i, "name", "is missing")
-	case !sourceName.MatchString(s.Name):
-		k.errorf(i, "name", "%.100q: want lower-case letters, digits and dashes (at most 40 characters)", s.Name)
-	case twice:
-		k.errorf(i, "name", "%q is already used by sources[%d]", s.Name, first)
-	default:
-		k.names[s.Name] = i
-	}
-	if s.Heartbeat != 0 && (s.Heartbeat < client.MinValid || s.Heartbeat > client.MaxValid) {
-		k.errorf(i, "heartbeat", "%v, want %v to %v", s.Heartbeat, client.MinValid, client.MaxValid)
-	}
-	if len(s.Conditions) > client.MaxConditions {
-		k.errorf(i, "conditions", "%d, at most %d", len(s.Conditions), client.MaxConditions)
-	}
-	for j, t := range s.Conditions {
-		field := fmt.Sprintf("conditions[%d]", j)
-		if err := CheckType(t); err != nil {
-			k.errorf(i, field, "%v", err)
-			continue
-		}
-		// Names of rules are in lower case: types that differ only in case are the same.
-		if first, ok := k.types[strings.ToLower(t)]; ok {
-			k.errorf(i, field, "condition %s already belongs to source %s", t, first)
-			continue
-		}
-		k.types[strings.ToLower(t)] = s.Name
-	}
-}
 
 // CheckType returns an error if a condition type is invalid.
 func CheckType(t string) error {

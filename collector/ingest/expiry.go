@@ -9,13 +9,16 @@ import (
 	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
-// Run accepts reports until ctx ends, then it returns nil. Conditions that are not reported again
-// in time become Unknown. Events go to emit, one at a time; each is valid during the call. The
-// state that an earlier run of the agent knew less than a Heartbeat ago stays valid for the rest
-// of that time.
+// Run accepts reports until ctx ends, then it returns nil. Conditions that are not reported again in
+// time become Unknown. Events go to emit, one at a time; each is valid during the call. What an earlier
+// run of the agent knew less than a Heartbeat ago stays valid for the rest of that time.
 func (in *Intake) Run(ctx context.Context, emit func(*event.Event)) error {
 	in.start(emit)
-	defer in.stop()
+	defer func() {
+		in.mu.Lock()
+		in.emit = nil
+		in.mu.Unlock()
+	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -66,12 +69,6 @@ func (in *Intake) keep(s *source, now time.Time) {
 	if s.until = left(EventsName(s.Name, client.Warn)); !s.until.IsZero() {
 		in.sight(s, "")
 	}
-}
-
-func (in *Intake) stop() {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.emit = nil
 }
 
 // expire reports everything that was not reported in time, in the order of the configuration, and

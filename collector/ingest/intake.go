@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"iter"
@@ -65,9 +66,7 @@ func New(cfg Config) (*Intake, error) {
 	}
 	for _, c := range cfg.Sources {
 		s := &source{Source: c, limits: newLimits(), conditions: map[string]*condition{}, reasons: map[string]bool{}}
-		if s.Heartbeat == 0 {
-			s.Heartbeat = DefaultHeartbeat
-		}
+		s.Heartbeat = cmp.Or(s.Heartbeat, DefaultHeartbeat)
 		if len(s.UIDs) == 0 {
 			s.UIDs = []uint32{0}
 		}
@@ -219,7 +218,10 @@ func (in *Intake) accept(s *source, b *batch, key string, now time.Time) {
 		s.reasons[reason] = true
 	}
 	for i, e := range b.events {
-		in.reportEvent(s, &e, in.eventID(key, i), now)
+		boot := max(1, hostfs.BootTime()-now.Sub(e.Timestamp)) // not before the boot
+		report(in.emit, EventsName(s.Name, e.Severity), e.Timestamp, boot, &event.CheckData{
+			Status: event.CheckProblem, Reason: e.Reason, Message: e.Message, ID: in.eventID(key, i),
+		})
 	}
 	changes := 0
 	for _, c := range b.conditions {
@@ -272,13 +274,6 @@ func (in *Intake) eventID(key string, i int) string {
 	return in.nonce + "." + strconv.FormatUint(in.serial, 10)
 }
 
-func (in *Intake) reportEvent(s *source, e *client.Event, id string, now time.Time) {
-	at := e.Timestamp
-	report(in.emit, EventsName(s.Name, e.Severity), at, bootTimeOf(at, now), &event.CheckData{
-		Status: event.CheckProblem, Reason: e.Reason, Message: e.Message, ID: id,
-	})
-}
-
 // ReportLasting emits the last reported state of each condition again.
 func (in *Intake) ReportLasting(emit func(*event.Event)) {
 	in.mu.Lock()
@@ -293,14 +288,9 @@ func (in *Intake) ReportLasting(emit func(*event.Event)) {
 }
 
 func (in *Intake) reportCondition(s *source, c *client.Condition, emit func(*event.Event)) {
-	status := event.CheckUnknown
-	switch c.Status {
-	case client.True:
-		status = event.CheckProblem
-	case client.False:
-		status = event.CheckOK
-	case client.Unknown:
-	}
+	status := map[client.ConditionStatus]string{
+		client.True: event.CheckProblem, client.False: event.CheckOK, client.Unknown: event.CheckUnknown,
+	}[c.Status]
 	report(emit, CheckName(s.Name, c.Type), c.Transition, hostfs.BootTime(), &event.CheckData{Status: status, Reason: c.Reason, Message: c.Message})
 }
 
@@ -318,9 +308,4 @@ func report(emit func(*event.Event), check string, at time.Time, boot time.Durat
 		Kind: event.Check, Time: at, BootTime: event.Duration(boot), CPU: event.NoCPU,
 		Source: event.NamedStem(event.CheckStem, check), Check: d,
 	})
-}
-
-// bootTimeOf converts a time to the kernel's boot clock, but not to before the boot.
-func bootTimeOf(at, now time.Time) time.Duration {
-	return max(1, hostfs.BootTime()-now.Sub(at))
 }

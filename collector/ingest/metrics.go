@@ -19,8 +19,7 @@ const (
 	Closing   Outcome = "unavailable" // 503: the agent is starting or stopping
 )
 
-// counts are the counters of each source since the start; reports also has source "" for reports
-// whose source is unknown.
+// counts are the counters of each source since the start; reports of unknown sources have source "".
 type counts struct {
 	all                                         *prometheus.Registry
 	reports, events, changes, expired, warnings *prometheus.CounterVec

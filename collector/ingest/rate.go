@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"fmt"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -16,8 +17,7 @@ const (
 	// A change of a condition causes a write to the node object, 10 KiB in etcd.
 	changesPerSecond = 0.2
 	changeBurst      = 50
-	// maxReasons bounds the different reasons of a source during a run of the agent: they become
-	// labels of metrics.
+	// maxReasons bounds the different reasons of a source in a run: they become labels of metrics.
 	maxReasons = 50
 )
 
@@ -52,4 +52,15 @@ func (l *limits) take(now time.Time, events, changes int) (tooMany string, wait 
 		}
 	}
 	return tooMany, wait
+}
+
+// rateText describes a limit.
+func rateText(field string) string {
+	switch field {
+	case "reports":
+		return fmt.Sprintf("at most %d/s, %d at once", reportsPerSecond, reportBurst)
+	case "events":
+		return fmt.Sprintf("at most %d/s, %d at once", eventsPerSecond, eventBurst)
+	}
+	return fmt.Sprintf("at most one change of status or reason in %v, %d at once", time.Duration(float64(time.Second)/changesPerSecond), changeBurst)
 }

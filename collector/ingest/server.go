@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -165,4 +167,39 @@ func write(w http.ResponseWriter, status int, a client.Answer) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(a) // if it fails, the peer is gone
+}
+
+// Refusal is the error for a report that was not accepted.
+type Refusal struct {
+	Outcome    Outcome
+	Message    string
+	Fields     []client.Field
+	RetryAfter time.Duration // for RateLimit
+}
+
+// maxFields is how many mistakes are reported: enough to fix the daemon.
+const maxFields = 20
+
+func refuse(o Outcome, message string, fields ...client.Field) *Refusal {
+	if more := len(fields) - maxFields; more > 0 {
+		fields = append(fields[:maxFields:maxFields], client.Field{Message: fmt.Sprintf("and %d more", more)})
+	}
+	return &Refusal{Outcome: o, Message: message, Fields: fields}
+}
+
+func (r *Refusal) Error() string {
+	var b strings.Builder
+	b.WriteString(r.Message)
+	for _, f := range r.Fields {
+		fmt.Fprintf(&b, "; %s %s", f.Field, f.Message)
+	}
+	return b.String()
+}
+
+// status returns the HTTP status.
+func (r *Refusal) status() int {
+	return cmp.Or(map[Outcome]int{
+		Forbidden: http.StatusForbidden, Conflict: http.StatusConflict, TooLarge: http.StatusRequestEntityTooLarge,
+		RateLimit: http.StatusTooManyRequests, Closing: http.StatusServiceUnavailable,
+	}[r.Outcome], http.StatusBadRequest)
 }

@@ -43,7 +43,13 @@ func openSocket(path string, mode fs.FileMode) (*net.UnixListener, fs.FileInfo, 
 		return nil, nil, err
 	}
 	l.SetUnlinkOnClose(false) // the socket was renamed
-	info, err := place(making, path, mode)
+	var info fs.FileInfo
+	if err = os.Chmod(making, mode); err == nil {
+		err = os.Rename(making, path)
+	}
+	if err == nil {
+		info, err = os.Lstat(path)
+	}
 	if err != nil {
 		_ = l.Close()
 		_ = os.Remove(making)
@@ -52,18 +58,7 @@ func openSocket(path string, mode fs.FileMode) (*net.UnixListener, fs.FileInfo, 
 	return l, info, nil
 }
 
-func place(making, path string, mode fs.FileMode) (fs.FileInfo, error) {
-	if err := os.Chmod(making, mode); err != nil {
-		return nil, err
-	}
-	if err := os.Rename(making, path); err != nil {
-		return nil, err
-	}
-	return os.Lstat(path)
-}
-
-// makeFolder creates the socket's folder if it is missing, and refuses one in which others could
-// replace the socket.
+// makeFolder creates the socket's folder, and refuses one in which others could replace the socket.
 func makeFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -130,8 +125,7 @@ type peerListener struct {
 	closed sync.Once
 }
 
-// stranger is used for all users that may not report; (uid_t)-1 is the only user id that nobody
-// can have.
+// stranger stands for all users that may not report; nobody can have (uid_t)-1.
 const stranger = ^uint32(0)
 
 // peerConn is a connection with its peer.

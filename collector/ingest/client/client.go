@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -16,8 +15,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Pauses between attempts: an agent that restarts is back within seconds, one that is being
-// upgraded within a minute.
+// Pauses between attempts: a restarted agent is back within seconds, an upgraded one within a minute.
 const (
 	firstPause   = 200 * time.Millisecond
 	longestPause = 30 * time.Second
@@ -42,7 +40,8 @@ type Client struct {
 	pauses backoff.BackOff // used only by the sending goroutine
 
 	wake   chan struct{}
-	closed chan struct{}
+	closed context.Context // ended by Close
+	end    context.CancelFunc
 	once   sync.Once
 	send   sync.Mutex // held while sending
 
@@ -76,8 +75,7 @@ func New(socket string, source Source) (*Client, error) {
 	pauses := backoff.NewExponentialBackOff() // with a jitter of one half
 	pauses.InitialInterval, pauses.MaxInterval = firstPause, longestPause
 	c := &Client{
-		source: source, nonce: rand.Text(), pauses: pauses,
-		wake: make(chan struct{}, 1), closed: make(chan struct{}),
+		source: source, nonce: rand.Text(), pauses: pauses, wake: make(chan struct{}, 1),
 		conditions: slices.Clone(source.Conditions), changed: true,
 		http: &http.Client{Timeout: sendTime, Transport: &http.Transport{
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -86,6 +84,7 @@ func New(socket string, source Source) (*Client, error) {
 			MaxIdleConns: 1, IdleConnTimeout: time.Minute, // shorter than the agent's
 		}},
 	}
+	c.closed, c.end = context.WithCancel(context.Background())
 	return c, nil
 }
 
@@ -94,7 +93,7 @@ func New(socket string, source Source) (*Client, error) {
 func (c *Client) SetCondition(cond Condition) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isClosed() {
+	if c.closed.Err() != nil {
 		return ErrClosed
 	}
 	i := slices.IndexFunc(c.conditions, func(o Condition) bool { return o.Type == cond.Type })
@@ -129,7 +128,7 @@ func (c *Client) Event(e Event) error {
 	e.Message = bounded(e.Message)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isClosed() {
+	if c.closed.Err() != nil {
 		return ErrClosed
 	}
 	if len(c.events)+len(c.batch) >= c.source.Buffer {
@@ -163,7 +162,7 @@ func (c *Client) Stats() Stats {
 func (c *Client) Close() error {
 	var err error
 	c.once.Do(func() {
-		close(c.closed)
+		c.end()
 		ctx, cancel := context.WithTimeout(context.Background(), flushTime)
 		defer cancel()
 		err = c.flush(ctx)
@@ -172,21 +171,9 @@ func (c *Client) Close() error {
 	return err
 }
 
-func (c *Client) isClosed() bool {
-	select {
-	case <-c.closed:
-		return true
-	default:
-		return false
-	}
-}
-
 func (c *Client) poke() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
 	}
 }
-
-// key returns the key of the batch being sent; the caller holds mu.
-func (c *Client) key() string { return c.nonce + "-" + strconv.FormatUint(c.serial, 36) }

@@ -64,9 +64,8 @@ type Condition struct {
 // Status is a report.
 type Status struct {
 	Source string `json:"source"` // name of the daemon
-	// ValidFor is how long its conditions are valid unless they are reported again, as a Go
-	// duration ("90s"). It is not a field of node-problem-detector's Status; empty: as configured
-	// in the agent.
+	// ValidFor is how long its conditions are valid unless they are reported again, as a Go duration
+	// ("90s"); empty: as configured in the agent. It is not in node-problem-detector's Status.
 	ValidFor   string      `json:"validFor,omitempty"`
 	Events     []Event     `json:"events,omitempty"` // oldest first
 	Conditions []Condition `json:"conditions,omitempty"`

@@ -9,22 +9,17 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 )
 
-// Run sends until ctx ends or Close is called, and returns nil. Call it at most once. Close sends
-// what is left when ctx ends.
+// Run sends until ctx ends or Close is called, and returns nil; Close sends the rest. Call it once.
 func (c *Client) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { // Close aborts a running attempt and makes its own
-		select {
-		case <-c.closed:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	timer := time.NewTimer(0) // the first report shows that the daemon is alive
+	defer context.AfterFunc(c.closed, cancel)() // Close aborts a running attempt and makes its own
+	// The first report shows that the daemon is alive.
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	failed := false
 	for {
@@ -58,8 +53,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// sendAll sends a report, and further ones if there are more events than fit into one. It returns
-// when the next report is due.
+// sendAll sends all events, in several reports if need be. It returns when the next report is due.
 func (c *Client) sendAll(ctx context.Context) (next time.Duration, failed bool) {
 	c.send.Lock()
 	defer c.send.Unlock()
@@ -96,8 +90,7 @@ func (c *Client) pause(ctx context.Context, err error) time.Duration {
 	return min(max(wait, refused.RetryAfter), c.source.Heartbeat)
 }
 
-// sendOne sends one report and returns whether there are more events. After an error the caller
-// has to wait.
+// sendOne sends one report and returns whether there are more events. After errors the caller waits.
 func (c *Client) sendOne(ctx context.Context) (more bool, err error) {
 	conditions, changed := c.latest()
 	c.mu.Lock()
@@ -107,11 +100,11 @@ func (c *Client) sendOne(ctx context.Context) (more bool, err error) {
 		c.events = slices.Delete(c.events, 0, n)
 		c.serial++
 	}
-	batch, key := c.batch, c.key()
-	c.mu.Unlock()
-	if len(batch) == 0 {
-		key = ""
+	batch, key := c.batch, ""
+	if len(batch) > 0 {
+		key = c.nonce + "-" + strconv.FormatUint(c.serial, 36)
 	}
+	c.mu.Unlock()
 	err = c.post(ctx, key, conditions, batch)
 	if err == nil {
 		c.taken(len(batch))
@@ -137,8 +130,7 @@ func (c *Client) sendOne(ctx context.Context) (more bool, err error) {
 	return false, err
 }
 
-// fitting returns how many of the first events fit into a report in any case: an unprintable byte
-// takes six bytes in JSON.
+// fitting returns how many events fit into a report: an unprintable byte takes six bytes in JSON.
 func fitting(events []Event) int {
 	room := MaxBody - MaxConditions*6*(MaxMessage+2*MaxReason)
 	for i := range events {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,21 +20,18 @@ const (
 type Source struct {
 	// Name is the name in the agent's configuration. Mandatory.
 	Name string
-	// Conditions are the initial conditions. Leave out those that are not known yet: for the agent
-	// they are Unknown.
+	// Conditions are the initial conditions. Leave out unknown ones: for the agent they are Unknown.
 	Conditions []Condition
 	// Heartbeat is how often the conditions are repeated.
 	Heartbeat time.Duration
 	// ValidFor is how long the agent keeps the conditions valid unless they are repeated; 0: three
 	// heartbeats, within MinValid and MaxValid.
 	ValidFor time.Duration
-	// Gather is how long changes are collected before they are sent together; negative: not at
-	// all.
+	// Gather is how long changes are collected before they are sent together; negative: not at all.
 	Gather time.Duration
 	// Buffer is how many events are kept until they are sent.
 	Buffer int
-	// Discard drops events whose first attempt to send failed, instead of retrying. Conditions are
-	// repeated anyway.
+	// Discard drops events whose first attempt to send failed, instead of retrying.
 	Discard bool
 	// OnError is called with the error of each failed attempt, from the sending goroutine; an
 	// answer of the agent is a *RefusedError. It may be nil.
@@ -48,24 +46,16 @@ func (s Source) normal() (Source, error) {
 	if s.Heartbeat < 0 || s.Buffer < 0 {
 		errs = append(errs, errors.New("heartbeat and buffer: want more than 0"))
 	}
-	if s.Heartbeat == 0 {
-		s.Heartbeat = DefaultHeartbeat
-	}
-	if s.ValidFor == 0 {
-		s.ValidFor = min(max(3*s.Heartbeat, MinValid), MaxValid)
-	}
+	s.Heartbeat = cmp.Or(s.Heartbeat, DefaultHeartbeat)
+	s.ValidFor = cmp.Or(s.ValidFor, min(max(3*s.Heartbeat, MinValid), MaxValid))
 	if s.ValidFor < MinValid || s.ValidFor > MaxValid {
 		errs = append(errs, fmt.Errorf("validFor %v: want %v to %v", s.ValidFor, MinValid, MaxValid))
 	}
 	if s.ValidFor <= s.Heartbeat {
 		errs = append(errs, fmt.Errorf("validFor %v: want more than the heartbeat %v", s.ValidFor, s.Heartbeat))
 	}
-	if s.Gather == 0 {
-		s.Gather = DefaultGather
-	}
-	if s.Buffer == 0 {
-		s.Buffer = DefaultBuffer
-	}
+	s.Gather = cmp.Or(s.Gather, DefaultGather)
+	s.Buffer = cmp.Or(s.Buffer, DefaultBuffer)
 	if len(s.Conditions) > MaxConditions {
 		errs = append(errs, fmt.Errorf("%d conditions: at most %d", len(s.Conditions), MaxConditions))
 	}
