@@ -16,8 +16,7 @@ import (
 // ErrLate is returned for a call that timed out.
 var ErrLate = errors.New("no answer in time")
 
-// ErrRefused is returned for a call that was not made because too many earlier ones have not
-// returned. It wraps [ErrLate].
+// ErrRefused is returned, wrapping [ErrLate], if too many earlier calls have not returned.
 var ErrRefused = fmt.Errorf("%w to earlier calls", ErrLate)
 
 // Calls are calls of one kind. The zero value is ready.
@@ -51,12 +50,17 @@ func Do[T any](c *Calls, within time.Duration, f func() (T, error)) (T, error) {
 }
 
 // DoSteps is [Do] for a call of many steps without a limit on their total time, such as reading a
-// long file in a process that gets little CPU time. f calls step after each step, and is abandoned
-// if it does not for within, or up to twice as long. step then returns [ErrLate], so that f can
-// end.
+// long file in a process that gets little CPU time. f calls step after each step. If it does not for
+// within, or up to twice as long, it is abandoned, and step returns [ErrLate], so that f can end.
 func DoSteps[T any](c *Calls, within time.Duration, f func(step func() error) (T, error)) (T, error) {
 	var none T
-	if c.refuse() {
+	c.mu.Lock()
+	refused := c.stats.Behind >= max(c.Max, 1)
+	if refused {
+		c.stats.Refused++
+	}
+	c.mu.Unlock()
+	if refused {
 		return none, ErrRefused
 	}
 	type result struct {
@@ -110,14 +114,4 @@ func DoSteps[T any](c *Calls, within time.Duration, f func(step func() error) (T
 func Err(c *Calls, within time.Duration, f func() error) error {
 	_, err := Do(c, within, func() (struct{}, error) { return struct{}{}, f() })
 	return err
-}
-
-func (c *Calls) refuse() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stats.Behind < max(c.Max, 1) {
-		return false
-	}
-	c.stats.Refused++
-	return true
 }

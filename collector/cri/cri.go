@@ -47,8 +47,7 @@ type Socket struct {
 	Path string // path in this process
 }
 
-// At returns the socket at an absolute path on the node. Links, such as /var/run on most nodes, lead
-// below the node's root.
+// At returns the socket at an absolute path on the node. Links (/var/run) lead below the node's root.
 func At(host hostfs.FS, name string) Socket {
 	path, err := host.RealPath(name)
 	if err != nil {
@@ -73,8 +72,7 @@ func Find(host hostfs.FS, try func(Socket) error) error {
 	return err
 }
 
-// connect returns a client that connects to a socket at the first call, and refuses answers
-// longer than most bytes.
+// connect returns a client that connects at the first call, and refuses answers longer than most bytes.
 func connect(socket string, most int) (*grpc.ClientConn, error) {
 	// passthrough: a resolver would interpret special characters in the name.
 	return grpc.NewClient("passthrough:///runtime",
@@ -121,13 +119,11 @@ func Ask(ctx context.Context, socket Socket) (h Health, err error) {
 		return h, err
 	}
 	h.Latency = max(h.Latency, time.Since(began))
-	const most = 16 // two are known
-	for _, c := range s.GetStatus().GetConditions() {
-		if len(h.Conditions) < most {
-			h.Conditions = append(h.Conditions, Condition{
-				Name: display.Safe(c.GetType(), 64), OK: c.GetStatus(), Reason: display.Safe(c.GetReason(), 128), Message: display.Safe(c.GetMessage(), 512),
-			})
-		}
+	conditions := s.GetStatus().GetConditions()
+	for _, c := range conditions[:min(len(conditions), 16)] { // two are known
+		h.Conditions = append(h.Conditions, Condition{
+			Name: display.Safe(c.GetType(), 64), OK: c.GetStatus(), Reason: display.Safe(c.GetReason(), 128), Message: display.Safe(c.GetMessage(), 512),
+		})
 	}
 	return h, nil
 }

@@ -20,8 +20,7 @@ const (
 	DefaultMaxOutputLength = 80
 	DefaultConcurrency     = 3
 
-	// DefaultSpread prevents the checks of a node from starting all at once, and is short enough
-	// not to delay a node's first results.
+	// DefaultSpread keeps a node's checks from starting all at once, without delaying first results.
 	DefaultSpread = 10 * time.Second
 	// DefaultMaxProcesses is more than a pipeline of some programs with a few dozen threads each.
 	// pids.max counts threads.
@@ -31,8 +30,7 @@ const (
 	maxOutput = process.DefaultKeep
 )
 
-// Config is a set of checks with their common settings. A zero value of a setting means its
-// default.
+// Config is a set of checks with their common settings. A zero value means the default.
 type Config struct {
 	// Name is the name of the set in errors and logs, and of its control group. Mandatory.
 	Name string
@@ -44,8 +42,7 @@ type Config struct {
 	MaxOutputLength int
 	// Concurrency is how many of the checks may run at the same time.
 	Concurrency int
-	// Spread is the period over which the first runs are spread; it is at most
-	// InvokeInterval.
+	// Spread is the period over which the first runs are spread, at most InvokeInterval.
 	Spread time.Duration
 	// Cgroup is the directory of a control group (v2) in which to create those of the checks, see
 	// [process.OwnCgroup]; if empty, they have none.

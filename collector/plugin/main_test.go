@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/process"
@@ -78,11 +77,7 @@ func ownProc() error {
 func initProgram(check string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	proc, err := procfs.NewFS("/proc")
-	if err != nil {
-		return 3
-	}
-	go reapOrphans(ctx, proc, 500*time.Millisecond, slog.New(slog.DiscardHandler))
+	go reapOrphans(ctx, 500*time.Millisecond, slog.New(slog.DiscardHandler))
 	for range 3 {
 		p := process.Program{Path: check, Timeout: patience}
 		if o := p.Run(ctx); o.Err != nil || o.State.ExitCode() != 0 {
@@ -91,8 +86,7 @@ func initProgram(check string) int {
 		}
 	}
 	deadline := time.Now().Add(await.Within(patience))
-	zombies := orphans{proc: proc}
-	for len(zombies.find()) > 0 {
+	for len(zombies()) > 0 {
 		if time.Now().After(deadline) {
 			fmt.Println("zombies are left")
 			return 1

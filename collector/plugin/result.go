@@ -28,8 +28,7 @@ type Result struct {
 	Check  string // Check.Name
 	Status Status
 	// Message is the program's standard output: one line, trimmed, safe to display, at most
-	// Config.MaxOutputLength bytes. If there is no output and the status is Unknown, it is the
-	// reason.
+	// Config.MaxOutputLength bytes. Without output, it is the reason of the status Unknown.
 	Message string
 	// Duration is how long the run took.
 	Duration time.Duration

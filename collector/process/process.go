@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"time"
 
@@ -64,8 +65,7 @@ type Program struct {
 
 // Outcome is the result of a Program.
 type Outcome struct {
-	// Stdout and Stderr are the beginning of its output; StderrEnd is the end of Stderr, at most 1
-	// KiB.
+	// Stdout and Stderr are the beginning of its output; StderrEnd is the end, at most 1 KiB.
 	Stdout, Stderr, StderrEnd []byte
 	// Dropped is how many bytes of its standard output were omitted.
 	Dropped uint64
@@ -76,8 +76,7 @@ type Outcome struct {
 	State *os.ProcessState
 	// Duration is from before its start to its end.
 	Duration time.Duration
-	// Err is why it did not end by itself: it could not be started, ErrTimeout, ErrProcesses,
-	// ErrStuck, or the error of the context.
+	// Err is why it did not end by itself: a failed start, ErrTimeout, ErrProcesses, ErrStuck, the context.
 	Err error
 	// Started is false if it was not started; Err is the reason then.
 	Started bool
@@ -126,8 +125,7 @@ func (p *Program) start() (*process, error) {
 	if err == nil || p.Strict || errors.Is(err, unix.ETXTBSY) {
 		return run, err // ETXTBSY: it is being written; a retry may succeed
 	}
-	// clone3 with a control group may be forbidden (seccomp), whatever the program is: then run it
-	// without one.
+	// clone3 with a control group may be forbidden (seccomp): then run it without one.
 	again, other := p.fork(-1)
 	if other == nil {
 		p.Group.unusable(err)
@@ -168,8 +166,7 @@ func (p *Program) fork(cgroup int) (*process, error) {
 	return run, nil
 }
 
-// supervise waits for the process, and kills it when its time is up. Afterwards it kills what the
-// process left behind.
+// supervise waits for the process, kills it when its time is up, and then what it left behind.
 func (r *process) supervise(ctx context.Context, limit time.Duration) Outcome {
 	o := Outcome{Started: true}
 	if o.Err = r.watch(ctx, limit); o.Err == nil {
@@ -252,4 +249,76 @@ func within(d time.Duration, all ...<-chan struct{}) bool {
 		}
 	}
 	return true
+}
+
+// kept is the beginning of an output, with the number of dropped bytes.
+type kept struct {
+	limit   int
+	bytes   []byte
+	dropped uint64
+}
+
+// add keeps as much as fits.
+func (k *kept) add(b []byte) {
+	n := min(len(b), k.limit-len(k.bytes))
+	k.bytes = append(k.bytes, b[:n]...)
+	k.dropped += uint64(len(b) - n)
+}
+
+// merged is the output of both streams, in the order in which it was read.
+type merged struct {
+	mu sync.Mutex
+	kept
+}
+
+// capture reads one stream of a program: it keeps the first bytes and counts the rest.
+type capture struct {
+	r    *os.File
+	done chan struct{} // closed when the stream has ended; read the other fields only then
+
+	kept
+	tail []byte // its end, also if it is in kept
+	both *merged
+}
+
+// newCapture also returns the program's end of the pipe: close it once the program has it.
+func newCapture(limit int, both *merged) (c *capture, w *os.File, err error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	return &capture{r: r, done: make(chan struct{}), kept: kept{limit: limit}, both: both}, w, nil
+}
+
+// run reads until the last writer has closed the pipe, or close is called.
+func (c *capture) run() {
+	defer close(c.done)
+	buf := make([]byte, 64<<10) // the capacity of a pipe
+	for {
+		n, err := c.r.Read(buf)
+		c.take(buf[:n])
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (c *capture) take(b []byte) {
+	c.add(b)
+	if len(b) >= maxTail {
+		c.tail = append(c.tail[:0], b[len(b)-maxTail:]...)
+	} else {
+		c.tail = append(c.tail[max(0, len(c.tail)+len(b)-maxTail):], b...)
+	}
+	if c.both.limit > 0 {
+		c.both.mu.Lock()
+		c.both.add(b)
+		c.both.mu.Unlock()
+	}
+}
+
+// close stops reading, even if processes could still write.
+func (c *capture) close() {
+	_ = c.r.Close()
+	<-c.done
 }

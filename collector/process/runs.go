@@ -14,9 +14,8 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// Runs runs a program repeatedly, but not while processes of an earlier run exist that could not
-// be killed: these would pile up as long as a disk or file server hangs. The zero value is ready.
-// It is for one goroutine at a time.
+// Runs runs a program repeatedly, but not while processes of an earlier run exist that can't be killed:
+// these would pile up as long as a disk hangs. The zero value is ready, for one goroutine at a time.
 type Runs struct {
 	last  *process // nil: there was none, or it has ended
 	began time.Time

@@ -16,13 +16,11 @@ import (
 // appended to its name; one that was left by a kill is overwritten.
 type File struct {
 	Path string
-	// Durable makes writes survive a power failure: both file and folder are synced, which takes
-	// some milliseconds on a disk.
+	// Durable syncs file and folder, against a power failure; that takes milliseconds on a disk.
 	Durable bool
 	// Max bounds what Save writes, in bytes; 0: no limit.
 	Max int
-	// Written is called when the new content is beside the old one; may be nil. Tests kill the
-	// program there.
+	// Written is called when new content is beside the old; may be nil. Tests kill the program there.
 	Written func()
 }
 
@@ -42,7 +40,11 @@ func (f File) Replace(content []byte) error {
 	if !f.Durable {
 		return nil
 	}
-	return syncFolder(filepath.Dir(f.Path))
+	folder, err := os.Open(filepath.Dir(f.Path)) // syncing it makes the rename survive a power failure
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
 func (f File) write(path string, content []byte) error {
@@ -58,15 +60,6 @@ func (f File) write(path string, content []byte) error {
 		return errors.Join(err, os.Remove(path)) // a full disk needs the space
 	}
 	return nil
-}
-
-// syncFolder makes renames in a folder survive a power failure.
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // NewerError is returned for content in a format of a newer version of Kernosis.
