@@ -31,24 +31,16 @@ type File struct {
 func ReadFiles(paths []string, stdin io.Reader) ([]File, error) {
 	var files []File
 	for _, path := range paths {
-		if path == Stdin {
-			data, err := readAll(stdin)
-			if err != nil {
-				return nil, fmt.Errorf("standard input: %w", err)
-			}
-			files = append(files, File{Name: "stdin", Data: data})
-			continue
-		}
 		names, err := filesOf(path)
 		if err != nil {
 			return nil, err
 		}
 		for _, name := range names {
-			data, err := readFile(name)
+			f, err := readFile(name, stdin)
 			if err != nil {
 				return nil, err
 			}
-			files = append(files, File{Name: name, Data: data})
+			files = append(files, f)
 		}
 	}
 	return files, nil
@@ -56,11 +48,12 @@ func ReadFiles(paths []string, stdin io.Reader) ([]File, error) {
 
 // filesOf returns the path itself or, for a folder, the manifests in it.
 func filesOf(path string) ([]string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
+	if path == Stdin {
+		return []string{path}, nil
 	}
-	if !info.IsDir() {
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !info.IsDir() {
 		return []string{path}, nil
 	}
 	entries, err := os.ReadDir(path)
@@ -84,28 +77,24 @@ func filesOf(path string) ([]string, error) {
 	return names, nil
 }
 
-func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
+func readFile(path string, stdin io.Reader) (File, error) {
+	from, name, shown := stdin, "stdin", "standard input"
+	if path != Stdin {
+		f, err := os.Open(path)
+		if err != nil {
+			return File{}, err
+		}
+		defer f.Close()
+		from, name, shown = f, path, path
+	}
+	data, err := io.ReadAll(io.LimitReader(from, maxManifests+1))
+	if err == nil && len(data) > maxManifests {
+		err = fmt.Errorf("larger than %d bytes", maxManifests)
+	}
 	if err != nil {
-		return nil, err
+		return File{}, fmt.Errorf("%s: %w", shown, err)
 	}
-	defer f.Close()
-	data, err := readAll(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return data, nil
-}
-
-func readAll(r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxManifests+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxManifests {
-		return nil, fmt.Errorf("larger than %d bytes", maxManifests)
-	}
-	return data, nil
+	return File{Name: name, Data: data}, nil
 }
 
 // ReadFile reads a regular file of at most limit bytes; it does not block on a named pipe.

@@ -9,8 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Mapping is a mapping with a fixed set of keys. Its methods return the zero value for an absent
-// key.
+// Mapping is a mapping with a fixed set of keys. Its methods return zero values for absent keys.
 type Mapping struct {
 	Reader *Reader
 	Node   *yaml.Node // for mistakes that concern no key
@@ -65,8 +64,7 @@ func (m *Mapping) Need(keys ...string) {
 	}
 }
 
-// OfVersion reports whether apiVersion is want; else every key of the other version would be a
-// mistake.
+// OfVersion reports whether apiVersion is want; else each key of the other version would be a mistake.
 func (m *Mapping) OfVersion(want string) bool {
 	have := m.Text("apiVersion")
 	switch {
@@ -164,8 +162,7 @@ type Pair struct {
 	Value *yaml.Node
 }
 
-// Map reads a mapping whose keys are arbitrary names, in file order. A key that is not a string or
-// occurs twice is a mistake.
+// Map reads a mapping of arbitrary names, in file order. Keys must be strings and occur once.
 func (r *Reader) Map(n *yaml.Node, field string) []Pair {
 	if n.Kind != yaml.MappingNode {
 		r.Errorf(n, field, "want a mapping (key: value), have %s", Kind(n))
@@ -189,8 +186,7 @@ func (r *Reader) Map(n *yaml.Node, field string) []Pair {
 	return pairs
 }
 
-// String returns a scalar's text. Numbers and booleans are refused: an unquoted yes or 1e3 is
-// rarely intended.
+// String returns a scalar's text. It refuses numbers and booleans: unquoted, they are rarely intended.
 func (r *Reader) String(n *yaml.Node, field string) string {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
 		r.Errorf(n, field, "want text, have %s", Kind(n))

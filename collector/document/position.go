@@ -8,9 +8,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// position returns the place of a character of a scalar's value in the file. It walks the source
-// text by the rules of the scalar's style, so that a mistake inside an expression is reported
-// exactly where it is.
+// position returns the place of a character of a scalar's value in the file, by the rules of the
+// scalar's style, so that a mistake inside an expression is reported exactly where it is.
 func (r *Reader) position(n *yaml.Node, offset int) (line, column int) {
 	line, column = n.Line, n.Column
 	if line < 1 || line > len(r.lines) || column < 1 {
@@ -37,8 +36,7 @@ func (r *Reader) position(n *yaml.Node, offset int) (line, column int) {
 	return w.line + 1, w.column + 1
 }
 
-// blockPosition handles | and >: every line of the source is a line of the value without its
-// indentation.
+// blockPosition handles | and >: each line of the source, without its indentation, is one of the value.
 func (r *Reader) blockPosition(n *yaml.Node, offset int) (line, column int) {
 	indent := -1
 	for i := n.Line; i < len(r.lines); i++ {

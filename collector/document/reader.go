@@ -1,3 +1,11 @@
+// Package document reads YAML and JSON files that people write. It reports every mistake of a
+// file at once, each with its file, line, column and field, and suggests the names that were
+// probably meant.
+//
+// [Read] reads one document of settings or rules; [Reader] then decodes it node by node, because
+// only nodes know their positions. [Parse] reads manifests, any number of objects in a file, and
+// refuses values that other YAML readers would read differently. Both refuse aliases and files
+// that are too large.
 package document
 
 import (
@@ -59,8 +67,7 @@ func readable(name string, data []byte, most int) *Error {
 	return nil
 }
 
-// guard turns a panic of the YAML library into an error: a file must not be able to crash the
-// program.
+// guard turns a panic of the YAML library into an error: no file may crash the program.
 func guard(read func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -70,8 +77,7 @@ func guard(read func() error) (err error) {
 	return read()
 }
 
-// noAliases is the error for aliases: they let a small file expand to a huge one, and readers of a
-// file should see its values.
+// noAliases: aliases let a small file expand to a huge one, and readers should see a file's values.
 const noAliases = "anchors and aliases are not supported: write the value out"
 
 func (r *Reader) plain(n *yaml.Node) bool {

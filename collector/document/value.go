@@ -54,8 +54,7 @@ func scalar(n *yaml.Node) (any, bool) {
 	return nil, false
 }
 
-// Value returns a node's value as in JSON: map[string]any, []any, string, int64, float64, bool, or
-// nil.
+// Value returns a node's value: map[string]any, []any, string, int64, float64, bool, or nil.
 func Value(n *yaml.Node) any {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -96,8 +95,7 @@ func (d *Object) Find(path string) *yaml.Node {
 	return n
 }
 
-// FindKey returns the key node at the end of a path if it exists, and otherwise the result of
-// Find.
+// FindKey returns the key node at the end of a path if it exists, else the result of Find.
 func (d *Object) FindKey(path string) *yaml.Node {
 	parent, key := "", path
 	if i := strings.LastIndexByte(path, '.'); i >= 0 {

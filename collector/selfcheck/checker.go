@@ -1,3 +1,15 @@
+// Package selfcheck finds out which parts of the agent can't do their work because a right (a
+// capability), a path of the host or a BPF program is missing.
+//
+// It tries whatever can be tried: it opens a log, enters a network namespace, writes a file. It
+// checks only the capabilities if a trial would change something and if there is no other sign of
+// a missing right. It is not a source of faults: it ignores a log that exists but is silent, or a
+// daemon that is down.
+//
+// # Rights
+//
+// [Drop] drops capabilities that this process never needs and that could do harm, by mistake or in
+// the hands of an attacker.
 package selfcheck
 
 import (
@@ -19,22 +31,19 @@ type Config struct {
 	HostRoot string
 	// Stems are the fault families, with the error if one can't be detected.
 	Stems []Stem
-	// NoMemlock is why the limit of locked memory could not be raised, which kernels before 5.11
-	// need; nil if it could.
+	// NoMemlock is why the limit of locked memory, for kernels before 5.11, could not be raised.
 	NoMemlock error
 	// PinRoot is where programs are pinned to outlast the agent, and NoPins why they are not.
 	PinRoot string
 	NoPins  error
 	// Logs are the logs to read.
 	Logs []Log
-	// StateDir is the directory for the state that outlasts the agent, and NoState why it can't be
-	// used.
+	// StateDir is where state outlasts the agent, and NoState why it can't be used.
 	StateDir string
 	NoState  error
 	// StateHangs reports whether the disk of StateDir does not answer; may be nil.
 	StateHangs func() bool
-	// Pods returns why kubelet could not be asked for the node's pods; nil if it should not be
-	// asked.
+	// Pods returns why kubelet could not be asked for the node's pods; nil: it should not be asked.
 	Pods func() error
 	// ReportSocket is where daemons report, and NoReports why they can't.
 	ReportSocket string
@@ -69,8 +78,7 @@ type Checker struct {
 // New returns a Checker that has not checked anything yet.
 func New(cfg Config) *Checker { return &Checker{cfg: cfg, fs: hostfs.New(cfg.HostRoot)} }
 
-// Look checks everything and returns what is missing, in a stable order. It takes some
-// milliseconds.
+// Look returns what is missing, in a stable order. It takes some milliseconds.
 func (c *Checker) Look() []Lack {
 	// The rights of this process are read each time, because it may drop some while it runs.
 	caps, capsErr := hostfs.New("").EffectiveCaps()
@@ -136,8 +144,7 @@ func (c *Checker) stems(have func(...string) []string) []*Lack {
 	for _, s := range c.cfg.Stems {
 		if s.Err == nil {
 			if s.Name == socketStem && len(have("CAP_SYS_ADMIN")) > 0 && len(have("CAP_NET_ADMIN")) > 0 {
-				// These programs are attached when there is a target to watch; it is known in
-				// advance that this would fail.
+				// These programs are attached when there is a target: it is known that this would fail.
 				out = append(out, lack(s.Name, MissingRights, "CAP_NET_ADMIN", nil, "connections without a route, and some when there are many at a time"))
 			}
 			continue

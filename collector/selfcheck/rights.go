@@ -67,8 +67,7 @@ func Drop(names []string, programs bool) (dropped []string, err error) {
 	return slices.Clip(dropped), nil
 }
 
-// capset sets the capabilities of each thread: a header without a pid applies to the calling
-// thread.
+// capset sets the capabilities of each thread, to which a header without a pid applies.
 func capset(header *unix.CapUserHeader, data *[2]unix.CapUserData) error {
 	header.Pid = 0
 	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(header)), uintptr(unsafe.Pointer(data)), 0)

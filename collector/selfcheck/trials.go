@@ -61,8 +61,7 @@ func (c *Checker) devices() *Lack {
 // lookedAt is how many processes are tried.
 const lookedAt = 512
 
-// processes checks access to other processes' namespaces and files, which requires the right to
-// trace them.
+// processes checks access to other processes' namespaces and files: the right to trace them.
 func (c *Checker) processes(have func(...string) []string) *Lack {
 	without := have("CAP_SYS_PTRACE")
 	if len(without) == 0 {
@@ -109,8 +108,7 @@ func enterOwn() error {
 	return <-done
 }
 
-// symbols checks for the symbols of kernel stacks. If the kernel hides addresses from everybody
-// (kptr_restrict=2), no right helps.
+// symbols checks for the symbols of kernel stacks. With kptr_restrict=2 no right helps.
 func (c *Checker) symbols(have func(...string) []string) *Lack {
 	without := have("CAP_SYSLOG")
 	if len(without) == 0 {
@@ -191,13 +189,8 @@ func open(part, path string, err error, without []string, unseen string) *Lack {
 
 // journal checks for the host's journalctl and the journal's folders.
 func (c *Checker) journal(part, folder string, have func(...string) []string, unseen string) *Lack {
-	found := false
-	for _, p := range []string{"/usr/bin/journalctl", "/bin/journalctl"} {
-		if _, err := os.Lstat(c.fs.Path(p)); err == nil {
-			found = true
-		}
-	}
-	if !found {
+	exists := func(path string) bool { _, err := os.Lstat(c.fs.Path(path)); return err == nil }
+	if !exists("/usr/bin/journalctl") && !exists("/bin/journalctl") {
 		return lack(part, MissingHostPath, c.fs.Path("/usr/bin/journalctl"), fs.ErrNotExist, unseen)
 	}
 	folders := []string{folder}
@@ -238,8 +231,7 @@ func (c *Checker) reports() *Lack {
 	return lack("reports", MissingHostPath, filepath.Dir(c.cfg.ReportSocket)+" (writable)", c.cfg.NoReports, "reports of other problem daemons")
 }
 
-// pods checks whether kubelet's authorizer allows asking it for the pods. If kubelet is down, it
-// comes back by itself.
+// pods checks whether kubelet allows asking it for the pods. If it is down, it comes back by itself.
 func (c *Checker) pods() *Lack {
 	if c.cfg.Pods == nil {
 		return nil
@@ -250,8 +242,7 @@ func (c *Checker) pods() *Lack {
 	return nil
 }
 
-// runtime checks for the folder of the container runtime's socket; while the runtime is down, only
-// the socket is missing.
+// runtime checks for the folder of the runtime's socket; the socket is missing while it is down.
 func (c *Checker) runtime() *Lack {
 	if len(c.cfg.Runtime) == 0 {
 		return nil

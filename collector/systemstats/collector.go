@@ -41,8 +41,7 @@ type Collector struct {
 	latest []prometheus.Metric
 }
 
-// New returns a Collector that has read nothing yet, or an error if cfg is invalid. log may be
-// nil.
+// New returns a Collector that has read nothing yet, or why cfg is invalid. log may be nil.
 func New(cfg Config, log *slog.Logger) (*Collector, error) {
 	set, err := cfg.check()
 	if err != nil {
@@ -76,8 +75,7 @@ func New(cfg Config, log *slog.Logger) (*Collector, error) {
 	return c, nil
 }
 
-// Run reads the statistics at once and then at each interval, until ctx ends, and then returns
-// nil.
+// Run reads the statistics at once and at each interval until ctx ends, and then returns nil.
 func (c *Collector) Run(ctx context.Context) error {
 	ticker := time.NewTicker(c.set.InvokeInterval)
 	defer ticker.Stop()
@@ -91,8 +89,7 @@ func (c *Collector) Run(ctx context.Context) error {
 	}
 }
 
-// Sample reads the statistics now. What can't be read is counted, logged if the error is new, and
-// omitted.
+// Sample reads the statistics now. What can't be read is omitted, counted, and logged if that is new.
 func (c *Collector) Sample() {
 	c.sampling.Lock()
 	defer c.sampling.Unlock()

@@ -14,22 +14,19 @@ import (
 // DefaultInvokeInterval is node-problem-detector's default.
 const DefaultInvokeInterval = time.Minute
 
-// Config defines what to report. A zero value of a setting means its default; without Metrics
-// nothing is reported.
+// Config defines what to report. A zero value of a setting means its default.
 type Config struct {
 	// Name distinguishes the Collector's own metrics, which count errors and omissions, from those
 	// of other Collectors, by the label monitor; empty if there is no other.
 	Name string
-	// Metrics are the metrics to report: metricsConfigs of all components, from identifier to
-	// displayName. Metrics with an empty name are not reported. Characters that a Prometheus name
-	// can't have become "_".
+	// Metrics are the metrics to report (metricsConfigs of all components), from identifier to displayName,
+	// unless that is empty. Characters that a Prometheus name can't have become "_".
 	Metrics map[string]string
 	// InvokeInterval is how often the statistics are read.
 	InvokeInterval time.Duration
 	// ProcPath and SysPath are where proc and sysfs are mounted; "": /proc, /sys.
 	ProcPath, SysPath string
-	// Root is where the node's file systems are mounted; "": the root of process 1 below ProcPath
-	// if it is accessible, else "/".
+	// Root is where the node's file systems are mounted; "": process 1's root if accessible, else "/".
 	Root string
 
 	// IncludeRootBlk reports all whole disks, IncludeAllAttachedBlk all devices that are mounted.
@@ -37,8 +34,7 @@ type Config struct {
 	IncludeRootBlk, IncludeAllAttachedBlk bool
 	// ExcludeInterfaceRegexp excludes network interfaces; "": none.
 	ExcludeInterfaceRegexp string
-	// KnownModulesConfigPath is a JSON file with out-of-tree modules that are not to be reported
-	// as unknown; "" if there are none.
+	// KnownModulesConfigPath is a JSON file of out-of-tree modules that are not unknown; "": none.
 	KnownModulesConfigPath string
 }
 

@@ -95,9 +95,8 @@ func (c *Collector) wanted(mounts []mount) (map[string]bool, error) {
 	return wanted, err
 }
 
-// wholeDisks returns the devices that "lsblk --nodeps" lists, which are no partitions or RAM
-// disks. It also omits devices of size 0; lsblk omits only loop devices of size 0, and a node has
-// dozens of others (nbd, zram).
+// wholeDisks returns the devices that "lsblk --nodeps" lists: no partitions and RAM disks. It omits all
+// devices of size 0, lsblk only loop devices: a node has dozens of others (nbd, zram).
 func (c *Collector) wholeDisks() (map[string]bool, error) {
 	entries, err := os.ReadDir(c.set.sys("block"))
 	disks := map[string]bool{}

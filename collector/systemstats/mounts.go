@@ -56,8 +56,7 @@ func (c *Collector) mounts() ([]mount, error) {
 	return all, nil
 }
 
-// deviceTypes returns the types of file systems that are on devices, including zfs, which is on
-// those of its pools.
+// deviceTypes returns the types of file systems on devices, including zfs, on its pools' devices.
 func (c *Collector) deviceTypes() (map[string]bool, error) {
 	text, err := os.ReadFile(c.set.proc("filesystems"))
 	if err != nil {
@@ -73,12 +72,10 @@ func (c *Collector) deviceTypes() (map[string]bool, error) {
 	return types, nil
 }
 
-// maxTries is how many mounts are tried for a device: some may be hidden by another mount over
-// them, or not be visible from here.
+// maxTries is how many mounts are tried for a device: some are hidden by others, or not visible.
 const maxTries = 8
 
-// usage reads the usage of the file system on each device, through the first of its mounts that is
-// visible.
+// usage reads the usage of the file system on each device, through its first visible mount.
 func (c *Collector) usage(s *sample, mounts []mount) error {
 	var devices []string
 	of := map[string][]mount{}

@@ -37,8 +37,7 @@ func netTable() []netMetric {
 	}
 }
 
-// net reads /proc/1/net/dev: if /proc is the node's, these are the node's interfaces, whatever
-// network namespace this process is in.
+// net reads /proc/1/net/dev: the interfaces of process 1, whatever this process's network namespace.
 func (c *Collector) net(s *sample) error {
 	var devices procfs.NetDev
 	first, err := c.fs.Proc(1)
