@@ -111,18 +111,15 @@ func openNow(fs hostfs.FS, inode uint32, pid int, timeout time.Duration) (*View,
 		return err
 	})
 	if err == nil {
-		err = v.setTimeout(timeout)
+		tv := unix.NsecToTimeval(int64(timeout))
+		err = errors.Join(v.route.SetSocketTimeout(timeout), v.neigh.SetSendTimeout(&tv), v.neigh.SetReceiveTimeout(&tv),
+			v.diag.SetSendTimeout(&tv), v.diag.SetReceiveTimeout(&tv))
 	}
 	if err != nil {
 		v.Close()
 		return nil, fmt.Errorf("netlink in namespace %d: %w", inode, err)
 	}
 	return v, nil
-}
-
-func (v *View) setTimeout(d time.Duration) error {
-	tv := unix.NsecToTimeval(int64(d))
-	return errors.Join(v.route.SetSocketTimeout(d), v.neigh.SetSendTimeout(&tv), v.neigh.SetReceiveTimeout(&tv), v.diag.SetSendTimeout(&tv), v.diag.SetReceiveTimeout(&tv))
 }
 
 // Close closes the sockets, or leaves that to the abandoned request that still uses them. It is

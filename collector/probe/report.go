@@ -115,9 +115,13 @@ func (s *Spec) Endpoint(p *Pod) string {
 	if s.Handler == Exec {
 		return display.Safe(strings.Join(s.Command, " "), maxEndpoint)
 	}
-	host := s.Host
-	if host == "" && len(p.Addresses) > 0 {
-		host = p.Addresses[0].String()
+	return display.Safe(net.JoinHostPort(s.HostOf(p), strconv.Itoa(int(s.Port)))+s.Path, maxEndpoint)
+}
+
+// HostOf returns the address or name that a pod's probe goes to; empty: the pod has no address yet.
+func (s *Spec) HostOf(p *Pod) string {
+	if s.Host == "" && len(p.Addresses) > 0 {
+		return p.Addresses[0].String()
 	}
-	return display.Safe(net.JoinHostPort(host, strconv.Itoa(int(s.Port)))+s.Path, maxEndpoint)
+	return s.Host
 }

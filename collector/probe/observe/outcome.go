@@ -161,7 +161,11 @@ func causeOf(s *event.SockFailData, c *event.Conn, timeout time.Duration) string
 		}
 		return "connection to " + port + " reset after it was established"
 	case event.VerdictNoRoute:
-		return "no route to " + c.Dst.Addr().String() + bracket(s.Errno)
+		text := "no route to " + c.Dst.Addr().String()
+		if s.Errno != "" {
+			text += " (" + s.Errno + ")"
+		}
+		return text
 	case event.VerdictNeighborFailed:
 		return "the next hop to " + c.Dst.Addr().String() + " does not resolve"
 	case event.VerdictUnreachable:
@@ -172,13 +176,6 @@ func causeOf(s *event.SockFailData, c *event.Conn, timeout time.Duration) string
 		return "no local port is free to connect to " + c.Dst.String()
 	}
 	return s.Verdict
-}
-
-func bracket(s string) string {
-	if s == "" {
-		return ""
-	}
-	return " (" + s + ")"
 }
 
 // first returns the first fact that contains word, or otherwise if there is none.

@@ -68,7 +68,9 @@ func (o *Observer) follow(ctx context.Context) {
 			if o.stale {
 				o.watch()
 			}
-			o.see(err)
+			if err != nil || !o.stale {
+				o.logState(PartSockets, err)
+			}
 			nextLook = now.Add(lookEvery)
 			if err != nil {
 				nextLook = later(nextLook, o.kubelet.next)
@@ -127,13 +129,6 @@ func (o *Observer) logState(part string, err error) {
 	if o.state[part] != text {
 		o.state[part] = text
 		o.cfg.State(part, err)
-	}
-}
-
-// see reports the state of the part that watches kubelet's connections.
-func (o *Observer) see(err error) {
-	if err != nil || !o.stale {
-		o.logState(PartSockets, err)
 	}
 }
 
@@ -253,10 +248,11 @@ func (o *Observer) compare(results map[probe.Key]Results, now time.Time) {
 	fresh := map[*course]Results{} // since the last counts
 	o.polledBefore, o.answered = later(o.answered, now.Add(-2*pollEvery)), now
 	for key, one := range o.index.courses {
-		// A probe that kubelet has not made yet has no counts.
-		got := results[key]
+		// A probe that kubelet has not made yet has no counts. Those in the first counts read may be
+		// older than this Observer.
+		got, there := results[key]
 		switch {
-		case !one.known && !o.startedWith(key, results):
+		case !one.known && (!there || o.everPolled):
 			one.known, one.first, one.last = true, Results{}, Results{}
 		case !one.known, got.Failed < one.last.Failed || got.Succeeded < one.last.Succeeded:
 			// These are the first counts, or kubelet has restarted.
@@ -292,11 +288,4 @@ func (o *Observer) compare(results map[probe.Key]Results, now time.Time) {
 			o.succeed(one, now)
 		}
 	}
-}
-
-// startedWith reports whether the probe's counts may be older than this Observer, because they
-// are in the first counts that it reads.
-func (o *Observer) startedWith(key probe.Key, results map[probe.Key]Results) bool {
-	_, there := results[key]
-	return there && !o.everPolled
 }
