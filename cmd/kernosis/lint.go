@@ -109,7 +109,7 @@ func lintFiles(paths, alerts []string, k lint.Kernels, formats string) ([]lint.F
 		if filepath.Ext(f.path) != ".json" {
 			continue
 		}
-		config, err := npd.LoadFile(f.path, npd.Options{Exists: func(string) bool { return true }})
+		config, err := npd.LoadFile(f.path, npd.Options{AnyProgram: true})
 		if err != nil {
 			if f.named || !strings.Contains(err.Error(), "this is not a configuration") {
 				errs = append(errs, err)

@@ -64,26 +64,6 @@ func ParseAlerts(name string, data []byte) ([]Alert, error) {
 	return out, nil
 }
 
-// labelMeaning is what the value of a metric's label names.
-type labelMeaning uint8
-
-const (
-	nothing labelMeaning = iota
-	conditionType
-	problemReason
-)
-
-// meaning returns what the value of a metric's label names.
-func meaning(metric, label string) labelMeaning {
-	switch metric + "/" + label {
-	case "problem_gauge/type", "kube_node_status_condition/condition", "kernosis_condition/type":
-		return conditionType
-	case "problem_gauge/reason", "problem_counter/reason", "problem_counter_total/reason", "kernosis_problem_transitions_total/reason", "kernosis_problem_occurrences_total/reason":
-		return problemReason
-	}
-	return nothing
-}
-
 // alerts reports alerts that can't fire because of the names they select.
 func (in *Input) alerts() []Finding {
 	var out []Finding
@@ -103,11 +83,12 @@ func (in *Input) selector(s selector) []Finding {
 	var types, reasons []string
 	for _, m := range s.matchers {
 		for _, v := range m.values(in) {
-			switch meaning(s.metric, m.label) {
-			case conditionType:
+			switch s.metric + "/" + m.label {
+			case "problem_gauge/type", "kube_node_status_condition/condition", "kernosis_condition/type":
 				types = append(types, v)
 				out = append(out, in.alertType(s.metric, m.label, v)...)
-			case problemReason:
+			case "problem_gauge/reason", "problem_counter/reason", "problem_counter_total/reason",
+				"kernosis_problem_transitions_total/reason", "kernosis_problem_occurrences_total/reason":
 				reasons = append(reasons, v)
 				out = append(out, in.alertReason(s.metric, v)...)
 			}
@@ -166,14 +147,10 @@ func (in *Input) alertReason(metric, v string) []Finding {
 // values returns the names that a matcher selects. For a regular expression, these are
 // its plain alternatives, or the expression itself if it matches no known name.
 func (m matcher) values(in *Input) []string {
-	switch m.op {
-	case "=":
-		if m.value == "" {
-			return nil
-		}
+	if m.op == "=" && m.value != "" {
 		return []string{m.value}
-	case "=~":
-	default:
+	}
+	if m.op != "=~" {
 		return nil
 	}
 	parts := strings.Split(strings.TrimSuffix(strings.TrimPrefix(m.value, "("), ")"), "|")

@@ -1,7 +1,10 @@
 package npd
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 )
@@ -46,7 +49,7 @@ const (
 	minInterval = time.Second
 )
 
-func (d *document) customPlugin(root *node, exists func(string) bool) *CheckMonitor {
+func (d *document) customPlugin(root *node, anyProgram bool) *CheckMonitor {
 	top := d.read(root, "", "plugin", "pluginConfig", "source", "metricsReporting", "conditions", "rules")
 	if plugin := top.required("plugin", `: want custom`); plugin != "custom" && plugin != "" {
 		top.errorf("plugin", "unknown plugin %s: want custom", shown(plugin))
@@ -67,12 +70,12 @@ func (d *document) customPlugin(root *node, exists func(string) bool) *CheckMoni
 		config.warnf("enable_message_change_based_condition_update", "ignored: a condition keeps its first message; later ones are in the check's events")
 	}
 	for i, n := range top.items("rules", MaxFileRules) {
-		m.Rules = append(m.Rules, d.checkRule(n, i, m, exists))
+		m.Rules = append(m.Rules, d.checkRule(n, i, m, anyProgram))
 	}
 	return m
 }
 
-func (d *document) checkRule(n *node, i int, m *CheckMonitor, exists func(string) bool) CheckRule {
+func (d *document) checkRule(n *node, i int, m *CheckMonitor, anyProgram bool) CheckRule {
 	r := d.read(n, fmt.Sprintf("rules[%d]", i), "type", "condition", "reason", "path", "args", "timeout", "invoke_interval")
 	out := CheckRule{
 		Rule:           r.rule(m.Conditions),
@@ -84,7 +87,7 @@ func (d *document) checkRule(n *node, i int, m *CheckMonitor, exists func(string
 	if out.Timeout > m.Timeout {
 		r.errorf("timeout", "%v is more than the %v that pluginConfig.timeout allows", out.Timeout, m.Timeout)
 	}
-	if out.Path != "" && !exists(out.Path) {
+	if _, err := os.Stat(out.Path); out.Path != "" && !anyProgram && errors.Is(err, fs.ErrNotExist) {
 		switch base := filepath.Base(out.Path); base {
 		case "health-checker", "log-counter":
 			out.Builtin = base

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -67,8 +66,8 @@ const (
 type Options struct {
 	// Kind is the kind that the file must have; empty: any.
 	Kind Kind
-	// Exists reports whether a check program exists; nil: use os.Stat.
-	Exists func(path string) bool
+	// AnyProgram means that check programs need not exist here: the file is another machine's.
+	AnyProgram bool
 }
 
 // LoadFile reads a file. The error is a [detector.Errors] with all mistakes.
@@ -117,19 +116,12 @@ func Parse(name string, data []byte, opts Options) (*File, error) {
 
 // fill reads the content of the file according to its kind.
 func (d *document) fill(f *File, root *node, opts Options) {
-	exists := opts.Exists
-	if exists == nil {
-		exists = func(path string) bool {
-			_, err := os.Stat(path)
-			return !errors.Is(err, fs.ErrNotExist)
-		}
-	}
 	windows := strings.HasPrefix(filepath.Base(f.Name), "windows-") || forWindows(root)
 	switch f.Kind {
 	case SystemLog:
 		f.Log = d.systemLog(root)
 	case CustomPlugin:
-		f.Checks = d.customPlugin(root, func(path string) bool { return windows || exists(path) })
+		f.Checks = d.customPlugin(root, opts.AnyProgram || windows)
 	case SystemStats:
 		f.Stats = d.systemStats(root)
 	case Exporter:
