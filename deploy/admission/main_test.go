@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kernosis/kernosis/deploy/kustomize"
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -55,10 +54,7 @@ func installedServer(t *testing.T) *kubetest.Server {
 			grant(t, server, rbacv1.Subject{Kind: "ServiceAccount", Namespace: system, Name: account}, "", "cluster-admin")
 		}
 		server.ServiceAccount(t, system, "default") // no pods can be created without it
-		policies, err := kustomize.Objects("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-		if err != nil {
-			t.Fatal(err)
-		}
+		policies := kubetest.Manifests(t, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 		reserve(t, policies)
 		apply(t, admin, policies...)
 		inForce(t, server)

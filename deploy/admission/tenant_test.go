@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kernosis/kernosis/deploy/kustomize"
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -45,10 +44,7 @@ func newTenantCluster(t *testing.T) *tenantCluster {
 	c := &tenantCluster{server: server, ns: server.Namespace(t), node: server.Node(t)}
 	c.own, c.other = server.Pod(t, c.ns, "web-0", c.node), server.Pod(t, server.Namespace(t), "vault-0", c.node)
 	admin, name := apitest.Client(t, server.Admin()), "tenant-"+rand.String(6)
-	people, err := kustomize.Objects("ClusterRole")
-	if err != nil {
-		t.Fatal(err)
-	}
+	people := kubetest.Manifests(t, "ClusterRole")
 	apply(t, admin, slices.DeleteFunc(people, func(o *unstructured.Unstructured) bool {
 		return o.GetName() != "kernosis-view" && o.GetName() != "kernosis-edit"
 	})...)

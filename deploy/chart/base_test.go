@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/kernosis/kernosis/deploy/chart"
-	"github.com/kernosis/kernosis/deploy/kustomize"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
@@ -143,12 +142,8 @@ func TestRemovalWithoutHelm(t *testing.T) {
 }
 
 func TestObjectsOfTheBase(t *testing.T) {
-	all, err := kustomize.Objects()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var kinds []string
-	for _, o := range all {
+	for _, o := range kubetest.Manifests(t) {
 		kinds = append(kinds, o.GetKind())
 	}
 	for _, kind := range []string{"Namespace", "CustomResourceDefinition", "DaemonSet", "Deployment", "ValidatingAdmissionPolicy"} {
@@ -156,8 +151,7 @@ func TestObjectsOfTheBase(t *testing.T) {
 			t.Errorf("no %s in %s", kind, strings.Join(kinds, " "))
 		}
 	}
-	some, err := kustomize.Objects("DaemonSet")
-	if err != nil || len(some) != 1 || some[0].GetName() != "kernosis-agent" {
-		t.Errorf("%v, %v", some, err)
+	if some := kubetest.Manifests(t, "DaemonSet"); len(some) != 1 || some[0].GetName() != "kernosis-agent" {
+		t.Errorf("%v", some)
 	}
 }

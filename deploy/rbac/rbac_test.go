@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kernosis/kernosis/deploy/kustomize"
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
@@ -27,11 +26,7 @@ func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 // apply creates the objects for people and returns the ClusterRoles among them.
 func apply(t *testing.T, c client.Client) (roles []unstructured.Unstructured) {
 	t.Helper()
-	all, err := kustomize.Objects("ClusterRole", "ClusterRoleBinding")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, o := range all {
+	for _, o := range kubetest.Manifests(t, "ClusterRole", "ClusterRoleBinding") {
 		if strings.HasPrefix(o.GetName(), "kernosis-agent") || strings.HasPrefix(o.GetName(), "kernosis-controller") {
 			continue
 		}
