@@ -43,9 +43,8 @@ const (
 	durationFunction = "humanDuration"
 )
 
-// newEnv builds the CEL environment of all rules: the fields as flat, typed
-// variables, the standard library, optionals, strings, sets, regex and network
-// extensions, humanBytes and humanDuration.
+// newEnv builds the CEL environment of all rules: the fields as flat, typed variables, the standard
+// library, optionals, strings, sets, regex and network extensions, humanBytes and humanDuration.
 func newEnv() (*cel.Env, error) {
 	opts := []cel.EnvOption{
 		cel.OptionalTypes(),

@@ -73,10 +73,9 @@ func sizeOf(e checker.CostEstimator, n checker.AstNode) checker.SizeEstimate {
 	return checker.UnknownSizeEstimate()
 }
 
-// parsesAddress lists the overloads of the network extension that parse their
-// last argument. The extension charges 0.1 a byte for reading the text, but an
-// invalid address costs an error that quotes the text twice: about 40 ns a byte,
-// which is 1 unit.
+// parsesAddress lists the overloads of the network extension that parse their last argument. The
+// extension charges 0.1 a byte for reading the text, but an invalid address costs an error that
+// quotes the text twice: about 40 ns a byte, which is 1 unit.
 func parsesAddress() []string {
 	return []string{"string_to_ip", "string_to_cidr", "is_ip", "is_cidr", "ip_is_canonical",
 		"cidr_contains_ip_string", "cidr_contains_cidr_string"}

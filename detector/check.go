@@ -234,9 +234,8 @@ func (r *loadedRule) checkCarried(key string, used []*event.Field, by []event.Ki
 	}
 }
 
-// compileClearWhen compiles clearWhen and finds which event kinds can clear: if
-// the expression uses event.kind, the kinds for which it can be true, else the
-// rule's own kinds.
+// compileClearWhen compiles clearWhen and finds which event kinds can clear: if the expression uses
+// event.kind, the kinds for which it can be true, else the rule's own kinds.
 func (r *loadedRule) compileClearWhen(c *compiler) {
 	x := r.compileBool(c, "clearWhen", r.ClearWhen)
 	if x == nil {

@@ -12,6 +12,5 @@
 //     snapshots small and fuzzing easy. It is not safe for concurrent use.
 //   - Only [LoadDir], [LoadFile] and [Contents] read from disk.
 //
-// Of the other parts of Kernosis, the package imports only collector and
-// detector/problem.
+// Of the other parts of Kernosis, the package imports only collector and detector/problem.
 package detector

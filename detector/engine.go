@@ -10,11 +10,10 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// Engine turns events into problems and conditions. It is a pure state
-// machine: it reads no clock and takes the time from the now argument of each call.
-// It measures all periods with the time since boot, which must not run backwards (an
-// earlier time counts as the latest). The wall clock may run backwards; it is only
-// displayed. An Engine is not safe for concurrent use.
+// Engine turns events into problems and conditions. It is a pure state machine: it reads no clock
+// and takes the time from the now argument of each call. It measures all periods with the time
+// since boot, which must not run backwards (an earlier time counts as the latest). The wall clock
+// may run backwards; it is only displayed. An Engine is not safe for concurrent use.
 type Engine struct {
 	set        *RuleSet
 	rules      []*ruleState
@@ -133,10 +132,9 @@ func (e *Engine) install(set *RuleSet) {
 	e.bindMutes()
 }
 
-// Observe processes one event, after handling deadlines up to now. The event
-// need be valid only during the call: Observe copies what it keeps. The returned
-// slice is valid until the next method call on the engine; the problems and
-// conditions it points to may be kept.
+// Observe processes one event, after handling deadlines up to now. The event need be valid only
+// during the call: Observe copies what it keeps. The returned slice is valid until the next method
+// call on the engine; the problems and conditions it points to may be kept.
 func (e *Engine) Observe(ev *event.Event, now event.Moment) []problem.Transition {
 	now = e.start(now)
 	e.changed = true
@@ -190,8 +188,7 @@ func (e *Engine) mayEnd(r *ruleState, ev *event.Event) bool {
 	return r.series.live() && r.reads(ev) && !(slices.Contains(r.Events, ev.Kind) && e.test(r, r.when))
 }
 
-// duplicate reports whether the event is a record that was already observed, and counts
-// duplicates.
+// duplicate reports whether the event is a record that was already observed, and counts duplicates.
 func (e *Engine) duplicate(ev *event.Event) bool {
 	id, ok := identity(ev)
 	if !ok {
@@ -205,9 +202,8 @@ func (e *Engine) duplicate(ev *event.Event) bool {
 	return false
 }
 
-// occurredAt returns the event's own time if it is plausible, else now. A kernel time stamp is
-// used even if the wall clock was changed since; the age of other events comes from the wall
-// clock.
+// occurredAt returns the event's own time if it is plausible, else now. A kernel time stamp is used
+// even if the wall clock was changed since; the age of other events comes from the wall clock.
 func occurredAt(ev *event.Event, now event.Moment) event.Moment {
 	wall := ev.Time.Round(0)
 	age := now.Wall.Sub(wall)
@@ -227,9 +223,8 @@ func (e *Engine) Tick(now event.Moment) []problem.Transition {
 	return e.finish(now)
 }
 
-// NextDeadline returns when Tick must be called next, by the wall clock of the latest
-// call. It can be earlier than necessary, never later. It returns false if there is no
-// deadline.
+// NextDeadline returns when Tick must be called next, by the wall clock of the latest call. It can
+// be earlier than necessary, never later. It returns false if there is no deadline.
 func (e *Engine) NextDeadline() (event.Moment, bool) {
 	next := earlier(earlier(e.lossyEnd, e.absentDue), e.mutes.end)
 	if len(e.deadlines) > 0 {

@@ -173,9 +173,8 @@ func (x *expr) test(a *activation) (bool, error) {
 	return err == nil && v == types.True, err
 }
 
-// activation gives expressions the fields of one event. It is reused for
-// all events, so that an evaluation allocates only for the fields it reads
-// (and nothing for fields with few values).
+// activation gives expressions the fields of one event. It is reused for all events, so that an
+// evaluation allocates only for the fields it reads (and nothing for fields with few values).
 type activation struct {
 	ev    *event.Event
 	known map[string]ref.Val // cached CEL values of fields with few values

@@ -36,8 +36,7 @@ func (r *loadedRule) checkGauge() {
 	}
 }
 
-// nameGauges finds the gauges that the rule can match, so that it depends on no
-// other.
+// nameGauges finds the gauges that the rule can match, so that it depends on no other.
 func (r *loadedRule) nameGauges(c *compiler) {
 	if !r.isGauge() {
 		return

@@ -19,9 +19,8 @@ const OverflowGroup = `\overflow`
 // gets a hash, so that different values stay different.
 const maxGroupPart = 200
 
-// appendGroup writes the group of an event: the values joined by ", ". The
-// form is unambiguous: in values, backslash and comma are escaped by a
-// backslash, control characters as \xNN.
+// appendGroup writes the group of an event: the values joined by ", ". The form is unambiguous: in
+// values, backslash and comma are escaped by a backslash, control characters as \xNN.
 func appendGroup(dst []byte, by []*event.Field, ev *event.Event) []byte {
 	for i, f := range by {
 		if i > 0 {

@@ -74,11 +74,10 @@ func (h hash) number(n uint64) hash {
 	return h ^ h>>32
 }
 
-// identity returns a hash that identifies a kernel record since boot. It returns
-// false for events that are not kernel records (without a boot time) and for
-// the state of sources and gauges, which is never a duplicate. A kernel message is
-// identified by its time stamp and text, in whichever log it is read; a numbered log
-// line by its number; a daemon's report by its ID.
+// identity returns a hash that identifies a kernel record since boot. It returns false for events
+// that are not kernel records (without a boot time) and for the state of sources and gauges, which
+// is never a duplicate. A kernel message is identified by its time stamp and text, in whichever log
+// it is read; a numbered log line by its number; a daemon's report by its ID.
 func identity(ev *event.Event) (uint64, bool) {
 	id, ok := identityOfOne(ev)
 	if ev.Times > 0 {

@@ -57,8 +57,7 @@ func (r *Rule) clearPattern() logpattern.Pattern {
 // never nil, and shared with all engines of the rule set.
 func (s *RuleSet) PatternSet() *logpattern.Set { return s.patterns }
 
-// checkPatterns checks the keys of log rules, and returns the compiler for the
-// rule's expressions.
+// checkPatterns checks the keys of log rules, and returns the compiler for the rule's expressions.
 func (r *loadedRule) checkPatterns(c *compiler) *compiler {
 	if !r.isLog() {
 		for _, key := range []string{"pattern", "clearPattern", "logs", "lines", "anchorEnd", "fallbackFor", "rateLimit"} {
@@ -158,8 +157,7 @@ func (r *loadedRule) checkPattern(key string, p logpattern.Pattern) (groups []st
 	return slices.DeleteFunc(groups, func(g string) bool { return g == "" }), ok
 }
 
-// patternErrors reports each mistake at its key, and one in the expression at its
-// offset.
+// patternErrors reports each mistake at its key, and one in the expression at its offset.
 func (r *loadedRule) patternErrors(key string, p logpattern.Pattern, err error) {
 	list := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // errors.Join has no type to ask for

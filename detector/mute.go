@@ -40,11 +40,10 @@ func (e *Engine) Mutes() []problem.Mute {
 	return out
 }
 
-// SetMutes replaces the mutes in force. The transitions report which mutes began and
-// ended, and which permanent problems became muted or unmuted. A mute that has already
-// expired is ignored. A mute that is already in force keeps its end, even if the wall
-// clock was changed. The returned slice is valid until the next method call on the
-// engine.
+// SetMutes replaces the mutes in force. The transitions report which mutes began and ended, and
+// which permanent problems became muted or unmuted. A mute that has already expired is ignored. A
+// mute that is already in force keeps its end, even if the wall clock was changed. The returned
+// slice is valid until the next method call on the engine.
 func (e *Engine) SetMutes(list []problem.Mute, now event.Moment) []problem.Transition {
 	now = e.start(now)
 	old := e.mutes.list
@@ -170,8 +169,7 @@ func like(pattern, text string) bool {
 	}
 }
 
-// cutPart splits the first value off a group. Commas in values are escaped with a
-// backslash.
+// cutPart splits the first value off a group. Commas in values are escaped with a backslash.
 func cutPart(group string) (part, rest string) {
 	for i := 0; i < len(group); i++ {
 		switch group[i] {

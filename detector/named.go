@@ -66,8 +66,7 @@ const (
 	blind
 )
 
-// sightOf returns the combined state of n's sources and, if blind, which are down and
-// why.
+// sightOf returns the combined state of n's sources and, if blind, which are down and why.
 func (e *Engine) sightOf(n *named) (s sight, why []string) {
 	reported := 0
 	var silent []string // logs with kernel messages that are down

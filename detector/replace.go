@@ -5,12 +5,11 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// Replace switches to another rule set. A problem is kept if its rule still has the
-// same name, fault, condition and groupBy (periods and texts may have changed; the
-// new ones apply from the next event). Firing problems of other rules resolve. A
-// permanent problem that the new rules hide or reveal is announced. Conditions whose
-// type was removed disappear from [Engine.Conditions] without a transition. The
-// returned slice is valid until the next method call on the engine.
+// Replace switches to another rule set. A problem is kept if its rule still has the same name,
+// fault, condition and groupBy (periods and texts may have changed; the new ones apply from the
+// next event). Firing problems of other rules resolve. A permanent problem that the new rules hide
+// or reveal is announced. Conditions whose type was removed disappear from [Engine.Conditions]
+// without a transition. The returned slice is valid until the next method call on the engine.
 func (e *Engine) Replace(rules *RuleSet, now event.Moment) []problem.Transition {
 	now = e.start(now)
 	oldSeries, oldRules, oldConditions := e.series, e.byName, e.conditions

@@ -95,9 +95,8 @@ func (en *entry) counted(r *ruleState, at time.Duration, times uint64) {
 	en.Bursts = append(en.Bursts, b)
 }
 
-// enrich handles an event that reports occurrences which are already counted: another
-// source's facts are evidence too. It keeps one event a second, and the first of each
-// source.
+// enrich handles an event that reports occurrences which are already counted: another source's
+// facts are evidence too. It keeps one event a second, and the first of each source.
 func (en *entry) enrich(r *ruleState, ev *event.Event, at event.Moment, first bool) {
 	en.seen(r.level, at)
 	if first || (at.Boot-en.Kept).Abs() >= evidenceSpacing {

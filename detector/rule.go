@@ -35,9 +35,8 @@ const (
 	DefaultClearAfter = 5 * time.Minute
 )
 
-// Rule defines which events are a problem. It is plain data. A rule without a
-// Condition is temporary. See docs/rules.md. The tags are the keys of rule files, which
-// [RuleFile] writes.
+// Rule defines which events are a problem. It is plain data. A rule without a Condition is
+// temporary. See docs/rules.md. The tags are the keys of rule files, which [RuleFile] writes.
 type Rule struct {
 	Name      string           `yaml:"name"`
 	Fault     string           `yaml:"fault,omitempty"` // identity across sources; defaults to Name
@@ -69,8 +68,7 @@ type Rule struct {
 	Logs         []string `yaml:"logs,omitempty,flow"`        // names of the logs; empty: all
 	FallbackFor  []string `yaml:"fallbackFor,omitempty,flow"` // stems: the rule is inactive while a source of one of them is up
 	Lines        int      `yaml:"lines,omitempty"`            // how many lines both patterns may span; 0: derived from the patterns
-	// AnchorEnd makes Pattern match as in node-problem-detector, for its
-	// configurations.
+	// AnchorEnd makes Pattern match as in node-problem-detector, for its configurations.
 	AnchorEnd bool `yaml:"anchorEnd,omitempty"`
 
 	File  string `yaml:"-"` // file it was read from
@@ -105,8 +103,7 @@ type compiled struct {
 // Temporary reports whether the rule sets no condition.
 func (r *Rule) Temporary() bool { return r.Condition == "" }
 
-// sameProblem reports whether a reload that replaces one rule by the other may keep
-// its problems.
+// sameProblem reports whether a reload that replaces one rule by the other may keep its problems.
 func (r *Rule) sameProblem(o *Rule) bool {
 	return r.Name == o.Name && r.Fault == o.Fault && r.Condition == o.Condition && r.awaits() == o.awaits() && slices.Equal(r.GroupBy, o.GroupBy)
 }

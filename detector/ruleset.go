@@ -60,12 +60,11 @@ func (s *RuleSet) Conditions() []ConditionSpec { return slices.Clone(s.condition
 // need no pod labels. The slice must not be changed.
 func (s *RuleSet) PodLabelReaders() []string { return s.podLabels }
 
-// Load reads the rule files (*.yaml and *.yml, not *_test.yaml, not hidden, no
-// subdirectories) of one or more layers. A rule of a later layer replaces the
-// whole rule of the same name of an earlier one; so does a condition type.
-// Within a layer names are unique. References (dependsOn, condition) may reach
-// across layers. The error joins all mistakes of all files as [Errors]; then no
-// rule set is returned.
+// Load reads the rule files (*.yaml and *.yml, not *_test.yaml, not hidden, no subdirectories) of
+// one or more layers. A rule of a later layer replaces the whole rule of the same name of an
+// earlier one; so does a condition type. Within a layer names are unique. References (dependsOn,
+// condition) may reach across layers. The error joins all mistakes of all files as [Errors]; then
+// no rule set is returned.
 func Load(layers ...fs.FS) (*RuleSet, error) { return load(layers) }
 
 // LoadDir is Load with a directory as the topmost layer above the given ones.

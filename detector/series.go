@@ -175,9 +175,8 @@ func (en *entry) copyOut() *problem.Problem {
 	return &p
 }
 
-// place finds or makes the entry of a group; a new entry has no state. If the
-// series is full it evicts the oldest resolved problem, or else returns the
-// overflow group.
+// place finds or makes the entry of a group; a new entry has no state. If the series is full it
+// evicts the oldest resolved problem, or else returns the overflow group.
 func (e *Engine) place(r *ruleState, group []byte, now event.Moment) *entry {
 	s := r.series
 	if en := s.entries[string(group)]; en != nil {

@@ -93,12 +93,11 @@ func (e *Engine) Restore(data []byte, now event.Moment) error {
 	return nil
 }
 
-// Resume restores the state that [Engine.Snapshot] saved. Call it once, before the
-// first Observe. It drops problems whose rules were removed or changed, and new rules
-// may hide other problems. No transition reports that, nor the restored problems, which
-// were reported before: compare [ReportedIn] with the engine's problems after
-// [Engine.Restarted]. On an error the engine is unchanged. now is the time of the
-// restart, in the same boot.
+// Resume restores the state that [Engine.Snapshot] saved. Call it once, before the first Observe.
+// It drops problems whose rules were removed or changed, and new rules may hide other problems. No
+// transition reports that, nor the restored problems, which were reported before: compare
+// [ReportedIn] with the engine's problems after [Engine.Restarted]. On an error the engine is
+// unchanged. now is the time of the restart, in the same boot.
 //
 // A caller that keeps a journal then replays the entries after the snapshot, with
 // their times, and finally calls [Engine.Restarted].
@@ -177,12 +176,11 @@ func readSnapshot(data []byte) (*snapshot, error) {
 	return &s, nil
 }
 
-// Restarted notifies the engine that nothing was watched until now: sources must report
-// again that they are up, and the time before doesn't count as quiet. Losses of the last
-// five minutes still make conditions Unknown. A source of level
-// signals (hungtask, mount.readonly) must report the signals that still last when it
-// starts. A signal that isn't reported within 5 minutes after its source came up is
-// over. A hang that is reported again doesn't count again.
+// Restarted notifies the engine that nothing was watched until now: sources must report again that
+// they are up, and the time before doesn't count as quiet. Losses of the last five minutes still
+// make conditions Unknown. A source of level signals (hungtask, mount.readonly) must report the
+// signals that still last when it starts. A signal that isn't reported within 5 minutes after its
+// source came up is over. A hang that is reported again doesn't count again.
 func (e *Engine) Restarted(now event.Moment) {
 	e.now = event.Moment{Wall: now.Wall.Round(0), Boot: max(now.Boot, e.now.Boot)}
 	maps.DeleteFunc(e.stems, func(_ string, st *stemState) bool { return st.LossyUntil <= e.now.Boot })

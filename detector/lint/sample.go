@@ -169,8 +169,7 @@ func (j *judge) nearest(reason string) string {
 func (j *judge) score(text string) float64 {
 	has, all, n := 0.0, 0.0, 0
 	for _, w := range j.words {
-		// A word that no form contains is misspelt, or shows that the pattern is
-		// unrelated.
+		// A word that no form contains is misspelt, or shows that the pattern is unrelated.
 		weight := 0.4
 		if n := j.corpus.common(w); n > 0 {
 			weight = 1 / float64(1+n)

@@ -97,8 +97,7 @@ func (r *judgedRule) missing(all []judgedRule, fault string, now []match, k Kern
 	}
 }
 
-// matchedByPeer reports whether another rule for the same reason and condition
-// matches the form.
+// matchedByPeer reports whether another rule for the same reason and condition matches the form.
 func (r *judgedRule) matchedByPeer(all []judgedRule, f *indexedForm) bool {
 	return slices.ContainsFunc(all, func(o judgedRule) bool {
 		return o.Rule != r.Rule && o.judge != nil && o.Reason == r.Reason && o.Condition == r.Condition &&

@@ -12,12 +12,11 @@ import (
 	"github.com/kernosis/kernosis/detector"
 )
 
-// DefaultClearAfter is how long a condition set by a log line stays True without a
-// further matching line, unless the file sets clearAfter (NPD: until it restarts). Lasting
-// faults are logged again: a hung task every two minutes, a filesystem that shut
-// down at each access. An hour is longer than node repair systems wait on a
-// condition (10 to 30 minutes), and short enough that a past fault doesn't keep a
-// node out of use.
+// DefaultClearAfter is how long a condition set by a log line stays True without a further matching
+// line, unless the file sets clearAfter (NPD: until it restarts). Lasting faults are logged again:
+// a hung task every two minutes, a filesystem that shut down at each access. An hour is longer than
+// node repair systems wait on a condition (10 to 30 minutes), and short enough that a past fault
+// doesn't keep a node out of use.
 const DefaultClearAfter = time.Hour
 
 // Set is the result of converting files.
@@ -202,10 +201,9 @@ func (s *Set) Unset(rules *detector.RuleSet) (warnings detector.Errors) {
 	return warnings
 }
 
-// checkMonitor creates rules for the results of check programs: events of kind
-// check, whose event.check names the program. Only the status "problem" is a problem. A
-// program without a result (exit code 2, timeout) makes its conditions Unknown,
-// because it is its own source.
+// checkMonitor creates rules for the results of check programs: events of kind check, whose
+// event.check names the program. Only the status "problem" is a problem. A program without a result
+// (exit code 2, timeout) makes its conditions Unknown, because it is its own source.
 func (c *converter) checkMonitor(in *CheckMonitor) {
 	c.register(in.Conditions)
 	m := *in

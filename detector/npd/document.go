@@ -71,8 +71,7 @@ type reader struct {
 	values map[string]*node // by known key
 }
 
-// read returns a reader for an object; another value is a mistake. An unknown
-// key is a warning.
+// read returns a reader for an object; another value is a mistake. An unknown key is a warning.
 func (d *document) read(n *node, path string, known ...string) *reader {
 	r := &reader{d: d, path: path, offset: n.offset, values: make(map[string]*node)}
 	if n.kind != object {

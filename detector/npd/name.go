@@ -37,8 +37,7 @@ func (r *reader) checkConditionType(key, t string) {
 // each start while the files are the same.
 type names map[string]bool
 
-// take returns a unique name made of parts, in lower case with dashes, not longer than
-// most bytes.
+// take returns a unique name made of parts, in lower case with dashes, not longer than most bytes.
 func (t names) take(most int, parts ...string) string {
 	base := dashed(strings.Join(parts, "-"))
 	if len(base) > most {

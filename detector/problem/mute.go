@@ -32,8 +32,7 @@ func (m *Mute) Subject() string {
 	return text
 }
 
-// MuteChange reports that a mute began, or ended because it expired or was
-// removed.
+// MuteChange reports that a mute began, or ended because it expired or was removed.
 type MuteChange struct {
 	Mute
 	Over bool `json:"over,omitempty"`

@@ -80,8 +80,7 @@ type Condition struct {
 	LastTransition time.Time `json:"lastTransition"`
 }
 
-// Transition is one change the engine reports. Exactly one of Problem,
-// Condition and Mute is set.
+// Transition is one change the engine reports. Exactly one of Problem, Condition and Mute is set.
 type Transition struct {
 	// Problem changed its state, or is a temporary problem that occurred (again).
 	Problem *Problem `json:"problem,omitempty"`

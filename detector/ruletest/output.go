@@ -78,8 +78,7 @@ func (r *Results) WriteText(w io.Writer) error {
 	return err
 }
 
-// WriteTAP writes the Test Anything Protocol, version 14. Gaps are comments unless Strict
-// is set.
+// WriteTAP writes the Test Anything Protocol, version 14. Gaps are comments unless Strict is set.
 func (r *Results) WriteTAP(w io.Writer) error {
 	var b strings.Builder
 	points := len(r.Tests)

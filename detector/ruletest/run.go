@@ -247,9 +247,8 @@ type coverage struct {
 	matches, clearMatches bool
 }
 
-// missing returns the behavior that the tests have not exercised. It omits what the rule
-// can't do: a rule without a filter fires on every event of its kinds, and a latched
-// problem never clears.
+// missing returns the behavior that the tests have not exercised. It omits what the rule can't do:
+// a rule without a filter fires on every event of its kinds, and a latched problem never clears.
 func (c coverage) missing(r *detector.Rule) []string {
 	var out []string
 	for _, m := range []struct {
