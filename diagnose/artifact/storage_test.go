@@ -139,7 +139,7 @@ func TestStorageHangsAtTheStart(t *testing.T) {
 			disk := hungfile.Hold(t, filepath.Join(storage, held))
 			returns(t, "Open", 25*time.Second, func() error {
 				var err error
-				s, err = Open(config, nil)
+				s, err = Open(config, quiet())
 				return err
 			})
 			t.Cleanup(func() { _ = s.Close() })

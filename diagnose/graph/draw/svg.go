@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/kernosis/kernosis/collector/display"
 )
 
 const (
@@ -45,8 +43,17 @@ func SVG(d *Drawing) []byte {
 	return p.b.Bytes()
 }
 
-// cells returns the width in terminal columns.
-func cells(s string) float64 { return float64(display.Cells(s)) }
+// cells returns the width in terminal columns: East Asian characters have two.
+func cells(s string) float64 {
+	n := 0
+	for _, r := range s {
+		n++
+		if r >= 0x1100 {
+			n++
+		}
+	}
+	return float64(n)
+}
 
 type painter struct {
 	d   *Drawing
