@@ -66,23 +66,18 @@ func (p *Pool) Submit(d *Diagnosis) error {
 }
 
 // Cancel ends a queued or running diagnosis for good. A queued one is still executed, with a
-// cancelled context, so that its checkpoint records the end. Cancel reports whether the diagnosis
-// is in the pool.
-func (p *Pool) Cancel(id, reason string) bool {
+// cancelled context, so that its checkpoint records the end.
+func (p *Pool) Cancel(id, reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if cancel := p.running[id]; cancel != nil {
 		cancel(&Cancelled{reason})
-		return true
 	}
-	i := slices.IndexFunc(p.queue, func(q *Diagnosis) bool { return q.ID == id })
-	if i < 0 {
-		return false
+	if i := slices.IndexFunc(p.queue, func(q *Diagnosis) bool { return q.ID == id }); i >= 0 {
+		d := *p.queue[i]
+		d.cancelled = &Cancelled{reason}
+		p.queue[i] = &d
 	}
-	d := *p.queue[i]
-	d.cancelled = &Cancelled{reason}
-	p.queue[i] = &d
-	return true
 }
 
 // Run runs submitted diagnoses until ctx is done, and returns when all workers have ended. What is
