@@ -3,6 +3,3 @@ package logpattern
 // Literals returns the texts of which a match must contain one (ASCII letters in any case). If
 // there are none, the expression runs on every line.
 func (s *Set) Literals(i int) []string { return s.patterns[i].literals }
-
-// Runs returns how often a pattern's expression was run, on one or more parts of a line.
-func (m *Matcher) Runs() uint64 { return m.runs }

@@ -83,6 +83,9 @@ func (m *Matcher) Resume(lines []byte) {
 	}
 }
 
+// Runs returns how often a pattern's expression was run, on one or more parts of a line.
+func (m *Matcher) Runs() uint64 { return m.runs }
+
 // Match checks the next line, given without its newline, and reports whether any pattern matches a
 // text that ends in it; the matches are stored in into. A line without matches costs no
 // allocation. The line is not changed, and only into refers to it after the call.

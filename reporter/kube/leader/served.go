@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,14 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// servedEvery is the interval of one request for a small list.
-const servedEvery = 10 * time.Second
-
 // Served describes kinds that an API server may not serve, such as those of CRDs that are not
 // installed yet.
 type Served struct {
 	Group schema.GroupVersion
 	Kinds []string
+	Every time.Duration // between checks; 0: 10 s
 	// Missing is called once with the kinds that are not served. May be nil.
 	Missing func(kinds []string)
 	Log     *slog.Logger // nil: none
@@ -96,7 +95,7 @@ func (w *served) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(servedEvery):
+		case <-time.After(cmp.Or(w.Every, 10*time.Second)): // a request for a small list
 		}
 	}
 }
