@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256" // go-digest needs it linked, too
+	"encoding/hex"
 	"path"
 	"slices"
 	"strings"
@@ -10,7 +12,6 @@ import (
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 	"github.com/google/uuid"
-	"github.com/opencontainers/go-digest"
 	"github.com/package-url/packageurl-go"
 )
 
@@ -114,5 +115,6 @@ func found(ids []string) *cdx.Licenses {
 }
 
 func hashes(content []byte) *[]cdx.Hash {
-	return &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: digest.FromBytes(content).Encoded()}}
+	sum := sha256.Sum256(content)
+	return &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}}
 }
