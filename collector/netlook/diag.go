@@ -75,15 +75,14 @@ func (b *diagRequest) Serialize() []byte { return b[:] }
 // Socket is the kernel's information about a TCP socket: struct inet_diag_msg, and struct tcp_info
 // if requested.
 type Socket struct {
-	Family, Timer uint8 // AF_*; which timer runs: 0 none, 1 retransmission, 2 keepalive, 3 TIME_WAIT, 4 zero window
+	Family        uint8 // AF_*
 	State         State
 	Local, Remote netip.AddrPort
 	// RQueue is how many bytes the process has not read; for a listener, how many connections wait
 	// to be accepted. WQueue is how many bytes the peer has not acknowledged; for a listener, the
 	// maximum length of its queue.
 	RQueue, WQueue uint32
-	Retransmits    uint8 // of the segment that the timer is for
-	UID            uint32
+	Retransmits    uint8  // of the segment that the timer is for
 	Inode          uint32 // of the descriptor; 0: no process has one
 	V6Only         bool
 	HasInfo        bool
@@ -94,7 +93,7 @@ func parseDiag(b []byte) (s Socket, ok bool) {
 	if len(b) < diagMessageLen {
 		return s, false
 	}
-	s.Family, s.State, s.Timer, s.Retransmits = b[0], State(b[1]), b[2], b[3]
+	s.Family, s.State, s.Retransmits = b[0], State(b[1]), b[3]
 	end := func(addr, port []byte) netip.AddrPort {
 		if s.Family == unix.AF_INET {
 			addr = addr[:4]
@@ -105,7 +104,6 @@ func parseDiag(b []byte) (s Socket, ok bool) {
 	s.Local, s.Remote = end(b[8:24], b[4:]), end(b[24:40], b[6:])
 	s.RQueue = binary.NativeEndian.Uint32(b[56:])
 	s.WQueue = binary.NativeEndian.Uint32(b[60:])
-	s.UID = binary.NativeEndian.Uint32(b[64:])
 	s.Inode = binary.NativeEndian.Uint32(b[68:])
 	for rest := b[diagMessageLen:]; len(rest) >= unix.SizeofRtAttr; {
 		n := int(binary.NativeEndian.Uint16(rest))

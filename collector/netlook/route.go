@@ -17,7 +17,6 @@ import (
 type Route struct {
 	Known  bool       // the kernel has answered
 	Errno  unix.Errno // why there is no route
-	Kind   int        // RTN_*
 	Local  bool       // the destination is in the namespace itself
 	Dev    string
 	Index  int
@@ -48,7 +47,7 @@ func (v *View) RouteFrom(src, dst netip.Addr) (r Route) {
 		return r
 	}
 	got := routes[0]
-	r.Known, r.Kind, r.Local, r.Index = true, got.Type, got.Type == unix.RTN_LOCAL, got.LinkIndex
+	r.Known, r.Local, r.Index = true, got.Type == unix.RTN_LOCAL, got.LinkIndex
 	switch got.Type {
 	case unix.RTN_BLACKHOLE:
 		r.Errno = unix.EINVAL

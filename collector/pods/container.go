@@ -123,8 +123,7 @@ func status(statuses []corev1.ContainerStatus, name string) *corev1.ContainerSta
 
 // observe copies the container's status as reported by kubelet.
 func observe(c *probe.Container, st *corev1.ContainerStatus) {
-	c.ID, c.Restarts, c.Ready = st.ContainerID, int(st.RestartCount), st.Ready
-	c.Started = st.Started != nil && *st.Started
+	c.ID, c.Ready, c.Started = st.ContainerID, st.Ready, st.Started != nil && *st.Started
 	switch {
 	case st.State.Running != nil:
 		c.State, c.StartedAt = probe.Running, st.State.Running.StartedAt.Time

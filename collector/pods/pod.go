@@ -31,13 +31,12 @@ func Convert(p *corev1.Pod) (*probe.Pod, error) {
 		return nil, err
 	}
 	pod := &probe.Pod{
-		UID:         UID(&p.ObjectMeta),
-		Namespace:   p.Namespace,
-		Name:        p.Name,
-		Labels:      p.Labels,
-		HostNetwork: p.Spec.HostNetwork,
-		Terminated:  p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
-		Deleting:    p.DeletionTimestamp != nil,
+		UID:        UID(&p.ObjectMeta),
+		Namespace:  p.Namespace,
+		Name:       p.Name,
+		Labels:     p.Labels,
+		Terminated: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
+		Deleting:   p.DeletionTimestamp != nil,
 	}
 	return pod, errors.Join(addresses(pod, p, at), containers(pod, p, at))
 }

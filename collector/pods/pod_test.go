@@ -92,7 +92,7 @@ func TestPod(t *testing.T) {
 		Containers: []probe.Container{
 			{
 				Name: "web", ID: "containerd://8a1f", State: probe.Running, StartedAt: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC),
-				Started: true, Ready: true, Restarts: 2, CPULimit: 2000,
+				Started: true, Ready: true, CPULimit: 2000,
 				Liveness: spec(probe.Spec{
 					Handler: probe.HTTP, Port: 8080, Path: "/", Headers: http.Header{"Host": {"shop.example"}, "X": {"1"}},
 					InitialDelay: 5 * time.Second, Timeout: 2 * time.Second, Period: 3 * time.Second, FailureThreshold: 4,

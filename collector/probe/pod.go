@@ -66,7 +66,6 @@ type Pod struct {
 	Labels               map[string]string // as in the API server; shared, must not be changed
 	// Addresses are the pod's addresses, with HostNetwork the node's. The first one is probed.
 	Addresses    []netip.Addr
-	HostNetwork  bool
 	Terminated   bool // phase Succeeded or Failed
 	Deleting     bool
 	RestartNever bool // no container but sidecars is restarted
@@ -93,9 +92,8 @@ type Container struct {
 	StartedAt time.Time // if Running
 	Started   bool      // as reported by kubelet: the startup probe, if any, has succeeded
 	Ready     bool
-	Sidecar   bool // restartable init container
-	Final     bool // Ended, and not restarted because of its restart policy and exit code
-	Restarts  int
+	Sidecar   bool  // restartable init container
+	Final     bool  // Ended, and not restarted because of its restart policy and exit code
 	CPULimit  int64 // in thousandths of a CPU, its own or the whole pod's; 0: none
 
 	Startup, Liveness, Readiness *Spec // nil: there is none

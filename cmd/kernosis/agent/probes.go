@@ -223,7 +223,7 @@ func (t targetsOf) Counts() ([]observe.Count, error) {
 	out := make([]observe.Count, len(list))
 	for i := range list {
 		o := &list[i]
-		out[i] = observe.Count{Name: o.Target.Name, Succeeded: o.Succeeded, Failed: o.Failed, Started: o.Started}
+		out[i] = observe.Count{Name: o.Target.Name, Succeeded: o.Succeeded, Started: o.Started}
 	}
 	return out, nil
 }

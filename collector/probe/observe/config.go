@@ -21,11 +21,11 @@ type Target struct {
 	SlowAfter time.Duration // a complete answer that took longer than this came too late
 }
 
-// Count counts the connections to a Target since it was set.
+// Count counts the connections to a Target that have succeeded since it was set.
 type Count struct {
-	Name              string
-	Succeeded, Failed uint64
-	Started           time.Time // of the latest connection
+	Name      string
+	Succeeded uint64
+	Started   time.Time // of the latest connection
 }
 
 // Sockets watches connections. Set replaces all targets.

@@ -115,8 +115,8 @@ func TestEndpoints(t *testing.T) {
 	spec := func(host string) *probe.Spec {
 		return &probe.Spec{Handler: probe.HTTP, Host: host, Port: 80, Timeout: time.Second, Period: time.Second}
 	}
-	pod := func(uid, address string, host bool, specs ...*probe.Spec) *probe.Pod {
-		p := &probe.Pod{UID: uid, Namespace: "n", Name: uid, HostNetwork: host}
+	pod := func(uid, address string, specs ...*probe.Spec) *probe.Pod {
+		p := &probe.Pod{UID: uid, Namespace: "n", Name: uid}
 		if address != "" {
 			p.Addresses = []netip.Addr{netip.MustParseAddr(address), netip.MustParseAddr("fd00::99")}
 		}
@@ -125,13 +125,13 @@ func TestEndpoints(t *testing.T) {
 		}
 		return p
 	}
-	active, ended := pod("e", "10.0.0.8", false, spec("")), pod("f", "10.0.0.9", false, spec(""))
+	active, ended := pod("e", "10.0.0.8", spec("")), pod("f", "10.0.0.9", spec(""))
 	active.Active, ended.Terminated = true, true
 	x := newIndex([]*probe.Pod{
-		pod("a", "10.0.0.7", false, spec(""), spec("10.1.1.1"), spec("localhost"), spec("db.example")),
-		pod("b", "fd00::7", false, spec("")),
-		pod("c", "192.168.0.1", true, spec("127.0.0.1")),
-		pod("d", "", false, spec("")), // it has no address yet
+		pod("a", "10.0.0.7", spec(""), spec("10.1.1.1"), spec("localhost"), spec("db.example")),
+		pod("b", "fd00::7", spec("")),
+		pod("c", "192.168.0.1", spec("127.0.0.1")),
+		pod("d", "", spec("")), // it has no address yet
 		active, ended,
 	}, nil)
 	var got []string

@@ -14,8 +14,8 @@
 //
 // # Unhealthy Events
 //
-// [ReadMessage] parses the message of kubelet's Unhealthy Events: the kind of the probe, and what
-// sockets don't show, such as a status, the output of a program or a TLS error.
+// [ReadMessage] parses the message of kubelet's Unhealthy Events: what sockets don't show, such as a
+// status, the output of a program or a TLS error.
 //
 // It is a pure function. It knows the messages of kubelet 1.31 to 1.36 and of the Go and gRPC
 // libraries in it; for others it returns false. Programs in containers control parts of these

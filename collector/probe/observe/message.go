@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/display"
@@ -16,7 +17,6 @@ const (
 
 // Message is kubelet's message about one probe, parsed.
 type Message struct {
-	Kind probe.Kind
 	// Errored: the probe could not be made, after three tries; kubelet does not count it
 	// as a failure.
 	Errored bool
@@ -51,17 +51,7 @@ func ReadMessage(handler probe.Handler, text string) (Message, bool) {
 // introduction parses "Liveness probe failed: " and the like.
 func (m *Message) introduction(text string) (rest string, ok bool) {
 	word, rest, ok := strings.Cut(text, " probe ")
-	if !ok {
-		return "", false
-	}
-	switch word {
-	case "Liveness":
-		m.Kind = probe.Liveness
-	case "Readiness":
-		m.Kind = probe.Readiness
-	case "Startup":
-		m.Kind = probe.Startup
-	default:
+	if !ok || !slices.Contains([]string{"Liveness", "Readiness", "Startup"}, word) {
 		return "", false
 	}
 	// An empty output leaves "failed: ", which a store may have trimmed.

@@ -21,7 +21,6 @@ const (
 
 // place is an address and port that probes go to.
 type place struct {
-	at     netip.AddrPort
 	name   string
 	probes []*course
 }
@@ -143,7 +142,7 @@ func (x *index) add(p *probe.Pod, c *probe.Container, kind probe.Kind, s *probe.
 	one.at = at
 	pl := x.places[at]
 	if pl == nil {
-		pl = &place{at: at, name: p.Namespace + "/" + p.Name + portText(at)}
+		pl = &place{name: p.Namespace + "/" + p.Name + portText(at)}
 		x.places[at] = pl
 	}
 	pl.probes = append(pl.probes, one)

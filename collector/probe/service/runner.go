@@ -112,7 +112,7 @@ func (r *Runner) Remove(name string) {
 
 // show updates the Manager's pod with the current services. The caller holds adding.
 func (r *Runner) show() {
-	pod := &probe.Pod{UID: podUID, Name: "services", Active: true, HostNetwork: true}
+	pod := &probe.Pod{UID: podUID, Name: "services", Active: true}
 	r.mu.Lock()
 	for _, name := range r.order {
 		s := r.all[name]
