@@ -1,6 +1,8 @@
 package detector
 
 import (
+	"cmp"
+
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/checker"
 	"cel.dev/cel-go/common/ast"
@@ -64,13 +66,8 @@ func atMost(s checker.SizeEstimate) *checker.SizeEstimate { return &checker.Size
 
 // sizeOf returns how long a value can be; unbounded if there is no estimate.
 func sizeOf(e checker.CostEstimator, n checker.AstNode) checker.SizeEstimate {
-	if s := n.ComputedSize(); s != nil {
-		return *s
-	}
-	if s := e.EstimateSize(n); s != nil {
-		return *s
-	}
-	return checker.UnknownSizeEstimate()
+	unknown := checker.UnknownSizeEstimate()
+	return *cmp.Or(n.ComputedSize(), e.EstimateSize(n), &unknown)
 }
 
 // parsesAddress lists the overloads of the network extension that parse their last argument. The
@@ -86,11 +83,7 @@ func addressCosts() cel.EnvOption {
 	estimate := func(e checker.CostEstimator, _ *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
 		size := checker.SizeEstimate{Max: event.MaxFieldText}
 		if len(args) > 0 {
-			if s := args[0].ComputedSize(); s != nil {
-				size = *s
-			} else if s := e.EstimateSize(args[0]); s != nil {
-				size = *s
-			}
+			size = *cmp.Or(args[0].ComputedSize(), e.EstimateSize(args[0]), &size)
 		}
 		return &checker.CallEstimate{
 			CostEstimate: size.MultiplyByCostFactor(1).Add(checker.CostEstimate{Min: 1, Max: 1}),

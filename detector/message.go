@@ -36,38 +36,36 @@ func (c *compiler) parseMessage(s string) (*message, []exprError) {
 			m.parts = append(m.parts, piece{literal: t})
 		}
 	}
-	rest, base := s, 0 // base: byte offset of rest in s
 	runes := func(byteOffset int) int { return utf8.RuneCountInString(s[:byteOffset]) }
-	for {
-		i := strings.Index(rest, "${")
+	for at := 0; ; {
+		i := strings.Index(s[at:], "${")
 		if i < 0 {
-			literal(rest)
+			literal(s[at:])
 			return m, errs
 		}
-		if i > 0 && rest[i-1] == '$' { // $${ stands for ${
-			literal(rest[:i-1] + "${")
-			rest, base = rest[i+2:], base+i+2
+		start := at + i + 2
+		if i > 0 && s[start-3] == '$' { // $${ stands for ${
+			literal(s[at:start-3] + "${")
+			at = start
 			continue
 		}
-		literal(rest[:i])
-		start := i + 2
-		end := closingBrace(rest[start:])
+		literal(s[at : start-2])
+		end := closingBrace(s[start:])
 		if end < 0 {
-			errs = append(errs, exprError{runes(base + i), "${ without closing }"})
+			errs = append(errs, exprError{runes(start - 2), "${ without closing }"})
 			return m, errs
 		}
-		source := rest[start : start+end]
-		x, xerrs := c.compile(source)
+		x, xerrs := c.compile(s[start : start+end])
 		for _, e := range xerrs {
-			errs = append(errs, exprError{runes(base+start) + e.offset, e.msg})
+			errs = append(errs, exprError{runes(start) + e.offset, e.msg})
 		}
 		if x != nil {
 			if !printableType(x.out) {
-				errs = append(errs, exprError{runes(base + start), "has type " + cel.FormatCELType(x.out) + ", which can't be converted to text"})
+				errs = append(errs, exprError{runes(start), "has type " + cel.FormatCELType(x.out) + ", which can't be converted to text"})
 			}
 			m.parts = append(m.parts, piece{x: x})
 		}
-		rest, base = rest[start+end+1:], base+start+end+1
+		at = start + end + 1
 	}
 }
 

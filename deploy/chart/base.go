@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -146,10 +145,7 @@ func patchOf(before, after *unstructured.Unstructured) (any, error) {
 func kustomization(fields map[string]any) ([]byte, error) {
 	fields["apiVersion"], fields["kind"] = "kustomize.config.k8s.io/v1beta1", "Kustomization"
 	text, err := yaml.Marshal(fields)
-	if err != nil {
-		return nil, err
-	}
-	return bytes.Join([][]byte{[]byte(generated), text}, nil), nil
+	return append([]byte(generated), text...), err
 }
 
 // merged returns the values of under overridden by those of over.
