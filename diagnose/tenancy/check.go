@@ -36,10 +36,13 @@ func Applies(d *v1alpha1.Diagnosis, systemNamespace string) bool {
 // Check returns why a tenant's Diagnosis must not run, as [Refusals], or nil. Resolve the set with
 // the same config. Other mistakes in the set are not reported.
 func Check(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis) error {
-	var r Refusals
+	return refusals(c, set, d).err()
+}
+
+func refusals(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis) (r Refusals) {
 	r.target(d)
 	r.operations(&c, set)
-	return r.err()
+	return r
 }
 
 // Target returns why a tenant's Diagnosis must not have its target. It is the part of [Check] that

@@ -13,9 +13,7 @@ import (
 // Resolve returns the parameters to run a tenant's Diagnosis about a pod with: its [Plan] can examine
 // nothing else. The error is [Refusals] with all reasons, or that of [Plan].
 func Resolve(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis, pod Pod) (map[string]string, error) {
-	var r Refusals
-	r.target(d)
-	r.operations(&c, set)
+	r := refusals(c, set, d)
 	r.pod(d, &pod)
 	parameters, err := Parameters(d.Spec.Parameters, pod)
 	if wrong, ok := errors.AsType[Refusals](err); ok {
@@ -32,9 +30,7 @@ func Resolve(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis
 // from an earlier call: a run that is resumed after a restart keeps the parameters that it began
 // with.
 func Plan(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis, parameters map[string]string) (*resolve.Plan, error) {
-	var r Refusals
-	r.target(d)
-	r.operations(&c, set)
+	r := refusals(c, set, d)
 	if parameters["podUID"] == "" || parameters["podNamespace"] != d.Namespace || parameters["address"] == "" {
 		r.add("the parameters do not describe a pod of namespace %s", shown(d.Namespace))
 	}
