@@ -1,7 +1,6 @@
 package resolve
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,29 +49,25 @@ func parameterNames(b *operation.Builtin) []string {
 // server resolves an Operation that calls a web server.
 func (r *resolver) server(op *v1alpha1.Operation, p *v1alpha1.HTTPServer, o *resolved) {
 	const field = "spec.processor.httpServer"
-	h := &remote.HTTPServer{
-		Scheme: p.Scheme, Address: cmp.Or(p.Address, "127.0.0.1"), Port: int(p.Port), Path: p.Path,
-		TLS: remote.TLS{CA: p.CABundle, ServerName: p.ServerName},
-	}
-	if _, err := h.URL(); err != nil {
+	if _, err := remote.ServerURL(p); err != nil {
 		r.wrong(v1alpha1.ReasonInvalidParameter, op, field, "%s", strings.TrimPrefix(err.Error(), "httpServer: "))
 	}
-	if err := h.TLS.Check(); err != nil {
+	t := remote.TLS{CA: p.CABundle, ServerName: p.ServerName}
+	if err := t.Check(); err != nil {
 		r.wrong(v1alpha1.ReasonInvalidParameter, op, field+".caBundle", "%s", err)
 	}
-	run := h.Run
-	if s := p.ClientCertificateSecret; s != nil {
-		read := r.c.Secret
-		if read == nil {
-			r.wrong(v1alpha1.ReasonInvalidParameter, op, field+".clientCertificateSecret", "the Secret %s can't be read without a cluster", s.Name)
-		}
-		run = func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			with := *h
-			if err := withSecret(ctx, read, s.Name, &with.TLS); err != nil {
+	read := r.c.Secret
+	if s := p.ClientCertificateSecret; s != nil && read == nil {
+		r.wrong(v1alpha1.ReasonInvalidParameter, op, field+".clientCertificateSecret", "the Secret %s can't be read without a cluster", s.Name)
+	}
+	run := func(ctx context.Context, call *operation.Call) (operation.Output, error) {
+		with := t
+		if s := p.ClientCertificateSecret; s != nil {
+			if err := withSecret(ctx, read, s.Name, &with); err != nil {
 				return operation.Output{}, fmt.Errorf("clientCertificateSecret: %w", err)
 			}
-			return with.Run(ctx, call)
 		}
+		return remote.CallServer(ctx, p, with, call)
 	}
 	o.step.Operation, o.input = runner.Func(op.Spec.DeclaredEffect(), run), input{all: true}
 }

@@ -35,11 +35,6 @@ type TLS struct {
 	ServerName string // name that the server's certificate must have; "": the address
 }
 
-// isZero reports whether nothing is set.
-func (t *TLS) isZero() bool {
-	return len(t.CA) == 0 && len(t.Cert) == 0 && len(t.Key) == 0 && t.ServerName == ""
-}
-
 // Check returns what is wrong with t, as far as it shows without a server.
 func (t *TLS) Check() error {
 	_, err := t.config()

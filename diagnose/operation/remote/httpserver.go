@@ -18,38 +18,27 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
 // maxAnswer bounds the body of a response, in bytes.
 const maxAnswer = 1 << 20
 
-// HTTPServer is an operation that calls a web server. It sends a POST with [Call.Parameters] as a
-// JSON object of strings; the server answers 200 with another such object, the results. Any other
-// status is a failure. HTTPServer holds no state, and several goroutines may run it at once.
-type HTTPServer struct {
-	Scheme  string // http or https; "": http, as in KubeDiag
-	Address string // IP address or DNS name
-	Port    int    // 0: 80 or 443, depending on the scheme
-	Path    string // may have a query; "": /
-	TLS     TLS
-}
-
-// URL returns the URL to call, or an error with all that is wrong with it.
-func (h *HTTPServer) URL() (*url.URL, error) {
+// ServerURL returns the URL of a web server, or an error with all that is wrong with it.
+func ServerURL(p *v1alpha1.HTTPServer) (*url.URL, error) {
 	var wrong []string
-	scheme := cmp.Or(h.Scheme, "http")
+	scheme, address, port := cmp.Or(p.Scheme, "http"), cmp.Or(p.Address, "127.0.0.1"), int(p.Port)
 	if scheme != "http" && scheme != "https" {
-		wrong = append(wrong, "scheme "+operation.Quoted(h.Scheme)+": want http or https")
+		wrong = append(wrong, "scheme "+operation.Quoted(p.Scheme)+": want http or https")
 	}
-	if ip, err := netip.ParseAddr(h.Address); err == nil {
+	if ip, err := netip.ParseAddr(address); err == nil {
 		if why := refusedAddress(ip, false); why != "" {
 			wrong = append(wrong, "address: "+why)
 		}
-	} else if len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(h.Address, ".")))) > 0 {
-		wrong = append(wrong, "address "+operation.Quoted(h.Address)+": want an IP address or a DNS name")
+	} else if len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(address, ".")))) > 0 {
+		wrong = append(wrong, "address "+operation.Quoted(address)+": want an IP address or a DNS name")
 	}
-	port := h.Port
 	switch {
 	case port == 0 && scheme == "https":
 		port = 443
@@ -58,29 +47,30 @@ func (h *HTTPServer) URL() (*url.URL, error) {
 	case port < 0 || port > 65535:
 		wrong = append(wrong, fmt.Sprintf("port %d: want 1 to 65535", port))
 	}
-	if scheme != "https" && !h.TLS.isZero() {
+	if scheme != "https" && (len(p.CABundle) > 0 || p.ServerName != "" || p.ClientCertificateSecret != nil) {
 		wrong = append(wrong, "certificates and server name require the scheme https")
 	}
-	path := cmp.Or(h.Path, "/")
+	path := cmp.Or(p.Path, "/")
 	u, err := url.ParseRequestURI(path)
 	if err != nil || path[0] != '/' || strings.Contains(path, "#") || len(path) > operation.MaxText {
-		wrong = append(wrong, "path "+operation.Quoted(h.Path)+": want a path such as /a/b")
+		wrong = append(wrong, "path "+operation.Quoted(p.Path)+": want a path such as /a/b")
 	}
 	if len(wrong) > 0 {
 		return nil, fmt.Errorf("httpServer: %s", strings.Join(wrong, "; "))
 	}
-	u.Scheme, u.Host = scheme, net.JoinHostPort(h.Address, strconv.Itoa(port))
+	u.Scheme, u.Host = scheme, net.JoinHostPort(address, strconv.Itoa(port))
 	return u, nil
 }
 
-// Run calls the server once. If the answer is too long, the results are cut, and the artifact
-// answer.json has all of it.
-func (h *HTTPServer) Run(ctx context.Context, call *operation.Call) (operation.Output, error) {
-	u, err := h.URL()
+// CallServer calls a web server once: it sends a POST with [Call.Parameters] as a JSON object of
+// strings; the server answers 200 with another such object, the results. Any other status is a
+// failure. If the answer is too long, the results are cut, and the artifact answer.json has all of it.
+func CallServer(ctx context.Context, p *v1alpha1.HTTPServer, t TLS, call *operation.Call) (operation.Output, error) {
+	u, err := ServerURL(p)
 	if err != nil {
 		return operation.Output{}, err
 	}
-	answer, err := h.ask(ctx, u, call.Parameters)
+	answer, err := askServer(ctx, u, t, call.Parameters)
 	if err != nil {
 		return operation.Output{}, fmt.Errorf("POST %s: %w", u.Redacted(), WhyEnded(ctx, err))
 	}
@@ -97,8 +87,8 @@ func (h *HTTPServer) Run(ctx context.Context, call *operation.Call) (operation.O
 	return out, nil
 }
 
-func (h *HTTPServer) ask(ctx context.Context, u *url.URL, parameters operation.Values) ([]byte, error) {
-	client, err := newHTTPClient(h.TLS)
+func askServer(ctx context.Context, u *url.URL, t TLS, parameters operation.Values) ([]byte, error) {
+	client, err := newHTTPClient(t)
 	if err != nil {
 		return nil, err
 	}

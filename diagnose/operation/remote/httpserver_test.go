@@ -18,12 +18,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
+// httpServer is an operation that calls a test server.
+type httpServer struct {
+	v1alpha1.HTTPServer
+	TLS TLS
+}
+
+func (h *httpServer) Run(ctx context.Context, call *operation.Call) (operation.Output, error) {
+	return CallServer(ctx, &h.HTTPServer, h.TLS, call)
+}
+
 // serverOf returns the operation that calls a test server.
-func serverOf(t *testing.T, address string) *HTTPServer {
+func serverOf(t *testing.T, address string) *httpServer {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -33,10 +44,10 @@ func serverOf(t *testing.T, address string) *HTTPServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &HTTPServer{Address: host, Port: n, Path: "/processor/x"}
+	return &httpServer{HTTPServer: v1alpha1.HTTPServer{Address: host, Port: int32(n), Path: "/processor/x"}}
 }
 
-func serve(t *testing.T, handle http.HandlerFunc) *HTTPServer {
+func serve(t *testing.T, handle http.HandlerFunc) *httpServer {
 	t.Helper()
 	s := httptest.NewServer(handle)
 	t.Cleanup(s.Close)
@@ -270,27 +281,27 @@ func TestHTTPServerAsksNoProxy(t *testing.T) {
 
 func TestHTTPServerURL(t *testing.T) {
 	for _, tt := range []struct {
-		h    HTTPServer
+		h    v1alpha1.HTTPServer
 		want string
 	}{
-		{HTTPServer{Address: "10.0.0.1", Port: 80}, "http://10.0.0.1:80/"},
-		{HTTPServer{Scheme: "https", Address: "fd00::1", Port: 1, Path: "/a?b=c"}, "https://[fd00::1]:1/a?b=c"},
-		{HTTPServer{Address: "Svc.ns.svc.", Port: 80, Path: "//evil.example/x"}, "http://Svc.ns.svc.:80//evil.example/x"},
-		{HTTPServer{Address: "a"}, "http://a:80/"},
-		{HTTPServer{Scheme: "https", Address: "a"}, "https://a:443/"},
-		{HTTPServer{Address: "a", TLS: TLS{ServerName: "b"}}, "httpServer: certificates and server name require the scheme https"},
-		{HTTPServer{Scheme: "file", Address: "a b", Path: "x", Port: -1}, `httpServer: scheme "file": want http or https; ` +
+		{v1alpha1.HTTPServer{Address: "10.0.0.1", Port: 80}, "http://10.0.0.1:80/"},
+		{v1alpha1.HTTPServer{Scheme: "https", Address: "fd00::1", Port: 1, Path: "/a?b=c"}, "https://[fd00::1]:1/a?b=c"},
+		{v1alpha1.HTTPServer{Address: "Svc.ns.svc.", Port: 80, Path: "//evil.example/x"}, "http://Svc.ns.svc.:80//evil.example/x"},
+		{v1alpha1.HTTPServer{Address: "a"}, "http://a:80/"},
+		{v1alpha1.HTTPServer{Scheme: "https", Address: "a"}, "https://a:443/"},
+		{v1alpha1.HTTPServer{Address: "a", ServerName: "b"}, "httpServer: certificates and server name require the scheme https"},
+		{v1alpha1.HTTPServer{Scheme: "file", Address: "a b", Path: "x", Port: -1}, `httpServer: scheme "file": want http or https; ` +
 			`address "a b": want an IP address or a DNS name; port -1: want 1 to 65535; path "x": want a path such as /a/b`},
-		{HTTPServer{Address: "a:80@evil", Port: 80}, `httpServer: address "a:80@evil": want an IP address or a DNS name`},
-		{HTTPServer{Port: 80}, `httpServer: address "": want an IP address or a DNS name`},
-		{HTTPServer{Address: "a", Port: 65536, Path: "/a\r\nX: y"}, `httpServer: port 65536: want 1 to 65535; path "/a\r\nX: y": want a path such as /a/b`},
-		{HTTPServer{Address: "a", Port: 80, Path: "http://b/"}, `httpServer: path "http://b/": want a path such as /a/b`},
-		{HTTPServer{Address: "a", Port: 80, Path: "/a#b"}, `httpServer: path "/a#b": want a path such as /a/b`},
-		{HTTPServer{Address: "169.254.169.254", Port: 80}, "httpServer: address: 169.254.169.254 is link-local, like cloud metadata services"},
-		{HTTPServer{Address: "0.0.0.0", Port: 80}, "httpServer: address: 0.0.0.0 is not the address of a host"},
+		{v1alpha1.HTTPServer{Address: "a:80@evil", Port: 80}, `httpServer: address "a:80@evil": want an IP address or a DNS name`},
+		{v1alpha1.HTTPServer{Port: 80}, "http://127.0.0.1:80/"},
+		{v1alpha1.HTTPServer{Address: "a", Port: 65536, Path: "/a\r\nX: y"}, `httpServer: port 65536: want 1 to 65535; path "/a\r\nX: y": want a path such as /a/b`},
+		{v1alpha1.HTTPServer{Address: "a", Port: 80, Path: "http://b/"}, `httpServer: path "http://b/": want a path such as /a/b`},
+		{v1alpha1.HTTPServer{Address: "a", Port: 80, Path: "/a#b"}, `httpServer: path "/a#b": want a path such as /a/b`},
+		{v1alpha1.HTTPServer{Address: "169.254.169.254", Port: 80}, "httpServer: address: 169.254.169.254 is link-local, like cloud metadata services"},
+		{v1alpha1.HTTPServer{Address: "0.0.0.0", Port: 80}, "httpServer: address: 0.0.0.0 is not the address of a host"},
 	} {
 		var got string
-		if u, err := tt.h.URL(); err != nil {
+		if u, err := ServerURL(&tt.h); err != nil {
 			got = err.Error()
 		} else {
 			got = u.String()

@@ -19,7 +19,7 @@ import (
 
 // tlsServer starts a server with a certificate signed by a. Clients need a certificate signed by
 // clients.
-func tlsServer(t *testing.T, a *testserver.Authority, template *x509.Certificate, clients *testserver.Authority) *HTTPServer {
+func tlsServer(t *testing.T, a *testserver.Authority, template *x509.Certificate, clients *testserver.Authority) *httpServer {
 	t.Helper()
 	cert, key := a.Sign(t, "server", template)
 	pair, err := tls.X509KeyPair(cert, key)
