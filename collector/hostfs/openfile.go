@@ -1,7 +1,9 @@
 package hostfs
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -26,12 +28,16 @@ func (f FS) OpenFiles(pid, limit int) (files []OpenFile, count int, err error) {
 		return nil, 0, err
 	}
 	slices.Sort(fds)
+	closed := 0
 	for _, fd := range fds[:min(len(fds), limit)] {
-		if file, err := f.OpenFile(pid, fd); err == nil { // else closed meanwhile
+		switch file, err := f.OpenFile(pid, fd); {
+		case err == nil:
 			files = append(files, file)
+		case errors.Is(err, fs.ErrNotExist):
+			closed++ // meanwhile
 		}
 	}
-	return files, len(fds), nil
+	return files, len(fds) - closed, nil
 }
 
 // OpenFile returns one open file of a process.
