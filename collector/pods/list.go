@@ -22,6 +22,40 @@ const (
 	maxPods   = 1100 // ten times kubelet's default limit
 )
 
+// listed is a pod as it is polled. A field that hides one of an embedded type is not decoded: these
+// are most of an answer, and decoding them would double the time.
+type listed struct {
+	corev1.Pod
+	Spec struct {
+		corev1.PodSpec
+		Containers     []listedContainer `json:"containers"`
+		InitContainers []listedContainer `json:"initContainers"`
+		Affinity       skipped           `json:"affinity"`
+		Tolerations    skipped           `json:"tolerations"`
+		Volumes        skipped           `json:"volumes"`
+	} `json:"spec"`
+}
+
+type listedContainer struct {
+	corev1.Container
+	Env          skipped `json:"env"`
+	EnvFrom      skipped `json:"envFrom"`
+	VolumeMounts skipped `json:"volumeMounts"`
+}
+
+// pod returns the pod without what is hidden.
+func (l *listed) pod() *corev1.Pod {
+	containers := func(list []listedContainer) (out []corev1.Container) {
+		for i := range list {
+			out = append(out, list[i].Container)
+		}
+		return out
+	}
+	l.Pod.Spec = l.Spec.PodSpec
+	l.Pod.Spec.Containers, l.Pod.Spec.InitContainers = containers(l.Spec.Containers), containers(l.Spec.InitContainers)
+	return &l.Pod
+}
+
 // decode reads a PodList of at most limit bytes, one pod at a time. faults has what can't be
 // used, by pod. served reports whether any pod is the API server's.
 func decode(r io.Reader, limit int64) (pods []*probe.Pod, faults map[string]string, served bool, err error) {
@@ -31,8 +65,8 @@ func decode(r io.Reader, limit int64) (pods []*probe.Pod, faults map[string]stri
 	}
 	faults = map[string]string{}
 	seen := map[string]place{}
-	err = eachPod(r, limit, func(i int, p *corev1.Pod) {
-		m := &p.ObjectMeta
+	err = eachPod(r, limit, func(i int, l *listed) {
+		p, m := l.pod(), &l.ObjectMeta
 		source := m.Annotations[sourceKey]
 		served = served || source == "" || source == "api"
 		pod, err := Convert(p)
@@ -69,7 +103,7 @@ func faultKey(m *metav1.ObjectMeta, i int) string {
 }
 
 // eachPod reads a PodList of at most limit bytes, and calls each for every pod with its index.
-func eachPod(r io.Reader, limit int64, each func(i int, p *corev1.Pod)) error {
+func eachPod[T any](r io.Reader, limit int64, each func(i int, p *T)) error {
 	limited := &io.LimitedReader{R: r, N: limit + 1}
 	err := readList(json.NewDecoder(limited), each)
 	if limited.N <= 0 {
@@ -78,7 +112,7 @@ func eachPod(r io.Reader, limit int64, each func(i int, p *corev1.Pod)) error {
 	return err
 }
 
-func readList(dec *json.Decoder, each func(i int, p *corev1.Pod)) error {
+func readList[T any](dec *json.Decoder, each func(i int, p *T)) error {
 	if err := expect(dec, json.Delim('{')); err != nil {
 		return err
 	}
@@ -128,7 +162,7 @@ func expect(dec *json.Decoder, want json.Delim) error {
 	return nil
 }
 
-func readItems(dec *json.Decoder, each func(i int, p *corev1.Pod)) error {
+func readItems[T any](dec *json.Decoder, each func(i int, p *T)) error {
 	t, err := dec.Token()
 	if err != nil {
 		return err
@@ -143,7 +177,7 @@ func readItems(dec *json.Decoder, each func(i int, p *corev1.Pod)) error {
 		if i == maxPods {
 			return fmt.Errorf("more than %d pods", maxPods)
 		}
-		p := &corev1.Pod{}
+		p := new(T)
 		if err := dec.Decode(p); err != nil {
 			return fmt.Errorf("[%d]: %w", i, err)
 		}

@@ -55,6 +55,26 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
+// A CPU limit may be a container's or its whole pod's.
+func TestCPULimitsInAList(t *testing.T) {
+	for name, c := range map[string]struct {
+		pod, container string
+		want           int64
+	}{
+		"none":       {`{}`, `{}`, 0},
+		"its own":    {`{}`, `{"limits":{"cpu":"200m"}}`, 200},
+		"its pod's":  {`{"limits":{"cpu":"500m"}}`, `{}`, 500},
+		"both":       {`{"limits":{"cpu":"500m"}}`, `{"limits":{"cpu":"200m"}}`, 200},
+		"no request": {`{"requests":{"cpu":"500m"}}`, `{}`, 0},
+	} {
+		pods, faults, _, err := decode(strings.NewReader(`{"kind":"PodList","items":[{"metadata":{"name":"p","namespace":"n","uid":"u"},
+			"spec":{"resources":`+c.pod+`,"containers":[{"name":"main","livenessProbe":{"tcpSocket":{"port":1}},"resources":`+c.container+`}]}}]}`), maxAnswer)
+		if err != nil || len(faults) > 0 || len(pods) != 1 || len(pods[0].Containers) != 1 || pods[0].Containers[0].CPULimit != c.want {
+			t.Errorf("%s: %+v, %v, %v; want a limit of %d", name, pods, faults, err, c.want)
+		}
+	}
+}
+
 // If two pods claim the UID of a static pod, kubelet's wins wherever it is in the list.
 func TestForgedMirrorsInAList(t *testing.T) {
 	const hash = "b1946ac92492d2347c6235b4d2611184"
