@@ -45,7 +45,7 @@ func (w *Watcher) Look(id string, now time.Time) Facts {
 func (w *Watcher) take(now time.Time) bool {
 	may := w.looks.AllowN(now, 1)
 	if !may {
-		w.skipped++
+		w.skipped.Inc()
 	}
 	return may
 }

@@ -42,12 +42,13 @@ type Watcher struct {
 	layout func() (hostfs.CgroupLayout, error)
 	wake   chan struct{} // receives when there is something to watch
 
+	skipped prometheus.Counter
+
 	mu      sync.Mutex
 	watched map[string]*watched
 	oom     map[string]kill
 	found   time.Time // time of the latest scan of the processes
 	looks   *rate.Limiter
-	skipped uint64
 }
 
 // watched is a container, or a process given to Set.
@@ -77,6 +78,10 @@ type kill struct {
 func New(fs hostfs.FS) *Watcher {
 	return &Watcher{
 		fs: fs, layout: sync.OnceValues(fs.CgroupLayout),
+		skipped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kernosis_probe_looks_skipped_total",
+			Help: "Failures whose container was not examined because there were too many at once.",
+		}),
 		wake: make(chan struct{}, 1), watched: map[string]*watched{}, oom: map[string]kill{}, looks: rate.NewLimiter(lookRate, lookBurst),
 	}
 }
@@ -238,16 +243,5 @@ func (w *Watcher) OOMKilled(ev *event.Event) {
 	}
 }
 
-// Skipped returns how many inspections were skipped because of the rate limit.
-func (w *Watcher) Skipped() uint64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.skipped
-}
-
 // Metrics returns the watcher's metric.
-func (w *Watcher) Metrics() prometheus.Collector {
-	return prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "kernosis_probe_looks_skipped_total", Help: "Failures whose container was not examined because there were too many at once.",
-	}, func() float64 { return float64(w.Skipped()) })
-}
+func (w *Watcher) Metrics() prometheus.Collector { return w.skipped }

@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -163,8 +165,8 @@ func TestLookRate(t *testing.T) {
 			allowed++
 		}
 	}
-	if allowed != lookBurst || w.Skipped() != lookBurst {
-		t.Errorf("%d looks at once, %d skipped", allowed, w.Skipped())
+	if skipped := testutil.ToFloat64(w.skipped); allowed != lookBurst || skipped != lookBurst {
+		t.Errorf("%d looks at once, %v skipped", allowed, skipped)
 	}
 	if !w.take(now.Add(time.Second)) {
 		t.Error("none a second later")
