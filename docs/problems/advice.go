@@ -49,22 +49,20 @@ func Advice(page string) []string {
 		}
 		text, _, _ = strings.Cut(text, "\n## ")
 		text = strings.TrimSpace(text)
-		other, sent := sentTo(text)
-		if !sent {
+		if page = sentTo(text); page == "" {
 			return lines(text)
 		}
-		page = other
 	}
 	return nil
 }
 
-// sentTo returns the page that the text refers to, if any.
-func sentTo(text string) (page string, ok bool) {
+// sentTo returns the page that the text refers to, or "".
+func sentTo(text string) string {
 	m := regexp.MustCompile(`^(?:- )?As for \[[^]]*\]\(([A-Za-z0-9]+)\.md\)[.:,]`).FindStringSubmatch(text)
 	if m == nil || !Has(m[1]) {
-		return "", false
+		return ""
 	}
-	return m[1], true
+	return m[1]
 }
 
 // Text returns a page in Markdown, unchanged. It accepts names like Advice.
