@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -25,11 +26,11 @@ func (m *Mute) Equal(o *Mute) bool {
 
 // Subject returns what is muted: the rule, and its fields with quoted values.
 func (m *Mute) Subject() string {
-	text := m.Rule
+	text := []string{m.Rule}
 	for _, field := range slices.Sorted(maps.Keys(m.Where)) {
-		text += " " + field + "=" + strconv.Quote(m.Where[field])
+		text = append(text, field+"="+strconv.Quote(m.Where[field]))
 	}
-	return text
+	return strings.Join(text, " ")
 }
 
 // MuteChange reports that a mute began, or ended because it expired or was removed.

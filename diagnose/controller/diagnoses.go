@@ -222,7 +222,7 @@ func settled(ctx context.Context, result reconcile.Result, err error) (reconcile
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: afterConflict}, nil
 	case apierrors.IsNotFound(err), ctx.Err() != nil: // gone, or the controller is stopping
-		return reconcile.Result{}, nil
+		return reconcile.Result{}, nil //nolint:nilerr // neither needs a retry
 	}
 	return result, err
 }

@@ -104,12 +104,12 @@ func TestOperationsThatHang(t *testing.T) {
 		const most = 16
 		s := script{behave: behaviour{}}
 		r := newRunner(t, runner.Config{})
-		lines, failed := []string{":"}, ""
+		lines, failed := []string{":"}, strings.Builder{}
 		for id := 1; id <= most; id++ {
 			s.behave[id] = hang
 			lines[0] += fmt.Sprint(" ", id)
 			lines = append(lines, fmt.Sprintf("collect-%d:", id))
-			failed += fmt.Sprint(id, " Failed, ")
+			fmt.Fprint(&failed, id, " Failed, ")
 		}
 		lines[0] += fmt.Sprint(" ", most+1)
 		lines = append(lines, "check-c:")
@@ -117,7 +117,7 @@ func TestOperationsThatHang(t *testing.T) {
 		d.Steps[1].Retries = 5
 		began := time.Now()
 		rep := execute(t, r, d)
-		want(t, rep, v1alpha1.PhaseFailed, v1alpha1.ReasonNoPathSucceeded, failed+"17 Failed")
+		want(t, rep, v1alpha1.PhaseFailed, v1alpha1.ReasonNoPathSucceeded, failed.String()+"17 Failed")
 		if a, c := record(rep, 1), record(rep, most+1); a.Reason != "DidNotEnd" || a.Message != "did not end within 30s, and is still running" || a.Attempts != 1 || c.Reason != "OperationsHang" {
 			t.Errorf("%+v\n%+v", a, c)
 		}

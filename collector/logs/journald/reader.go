@@ -122,7 +122,7 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 		case s.handleErr != nil:
 			return s.handleErr
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // it was ended
 		case !errors.Is(err, errNewFolder):
 			return err
 		}

@@ -72,7 +72,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case err == nil:
 		return reconcile.Result{RequeueAfter: after}, nil
 	case ctx.Err() != nil:
-		return reconcile.Result{}, nil // the controller ends
+		return reconcile.Result{}, nil //nolint:nilerr // the controller ends
 	}
 	return r.failed(node.Name, outcome, err)
 }
