@@ -84,7 +84,7 @@ func container(p *corev1.Pod, c *corev1.Container, at FieldError, all bool) (*pr
 		if len(st.ContainerID) > maxID || display.Safe(st.ContainerID, maxID) != st.ContainerID {
 			return nil, at.wrong("", "%s is not a container ID", quoted(st.ContainerID))
 		}
-		observe(out, st)
+		setStatus(out, st)
 		if st.State.Terminated != nil {
 			out.Final = !all && !restarts(p, c, st.State.Terminated.ExitCode)
 		}
@@ -121,8 +121,8 @@ func status(statuses []corev1.ContainerStatus, name string) *corev1.ContainerSta
 	return nil
 }
 
-// observe copies the container's status as reported by kubelet.
-func observe(c *probe.Container, st *corev1.ContainerStatus) {
+// setStatus copies the container's status as reported by kubelet.
+func setStatus(c *probe.Container, st *corev1.ContainerStatus) {
 	c.ID, c.Ready, c.Started = st.ContainerID, st.Ready, st.Started != nil && *st.Started
 	switch {
 	case st.State.Running != nil:

@@ -20,3 +20,12 @@ func (f *figures) Figures() Figures {
 	value := testutil.ToFloat64
 	return Figures{value(f.reads), value(f.failures), value(f.pods), value(f.faulty), value(f.at)}
 }
+
+// Gone returns how many deleted pods are remembered.
+func (w *Watch) Gone() int { return w.gone.size() }
+
+func (g *gone) size() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.queue)
+}

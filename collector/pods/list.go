@@ -22,21 +22,21 @@ const (
 	maxPods   = 1100 // ten times kubelet's default limit
 )
 
-// listed is a pod as it is polled. A field that hides one of an embedded type is not decoded: these
+// polled is a pod as it is polled. A field that hides one of an embedded type is not decoded: these
 // are most of an answer, and decoding them would double the time.
-type listed struct {
+type polled struct {
 	corev1.Pod
 	Spec struct {
 		corev1.PodSpec
-		Containers     []listedContainer `json:"containers"`
-		InitContainers []listedContainer `json:"initContainers"`
+		Containers     []polledContainer `json:"containers"`
+		InitContainers []polledContainer `json:"initContainers"`
 		Affinity       skipped           `json:"affinity"`
 		Tolerations    skipped           `json:"tolerations"`
 		Volumes        skipped           `json:"volumes"`
 	} `json:"spec"`
 }
 
-type listedContainer struct {
+type polledContainer struct {
 	corev1.Container
 	Env          skipped `json:"env"`
 	EnvFrom      skipped `json:"envFrom"`
@@ -44,8 +44,8 @@ type listedContainer struct {
 }
 
 // pod returns the pod without what is hidden.
-func (l *listed) pod() *corev1.Pod {
-	containers := func(list []listedContainer) (out []corev1.Container) {
+func (l *polled) pod() *corev1.Pod {
+	containers := func(list []polledContainer) (out []corev1.Container) {
 		for i := range list {
 			out = append(out, list[i].Container)
 		}
@@ -65,7 +65,7 @@ func decode(r io.Reader, limit int64) (pods []*probe.Pod, faults map[string]stri
 	}
 	faults = map[string]string{}
 	seen := map[string]place{}
-	err = eachPod(r, limit, func(i int, l *listed) {
+	err = eachPod(r, limit, func(i int, l *polled) {
 		p, m := l.pod(), &l.ObjectMeta
 		source := m.Annotations[sourceKey]
 		served = served || source == "" || source == "api"

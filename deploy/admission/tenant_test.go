@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -22,7 +23,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/resolve"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
-	"github.com/kernosis/kernosis/reporter/kube/pods"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/trigger"
@@ -29,7 +30,6 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
 // Reasons that agents report.
@@ -102,7 +102,7 @@ func newAgent(config *rest.Config, sent *atomic.Int64, node, namespace, dir stri
 	journals, log := filepath.Join(dir, "journal"), slog.New(slog.DiscardHandler)
 	var errs [6]error
 	a.journal, errs[0] = journal.Open(journals, journal.Options{MaxBytes: 1 << 20})
-	a.pods, errs[1] = pods.New(pods.Config{Client: meta, Node: node})
+	a.pods, errs[1] = pods.NewWatch(pods.WatchConfig{Client: meta, Node: node})
 	a.conditions, errs[2] = conditions.New(conditions.Config{
 		Client: client, Node: node, StateFile: filepath.Join(dir, "conditions.json"), Log: log,
 	})

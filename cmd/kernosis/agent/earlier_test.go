@@ -17,11 +17,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/detector/problem"
 	kubestore "github.com/kernosis/kernosis/diagnose/worker/kube"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/events"
-	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
 // earlierState returns a copy of an earlier version's state folder, changed as if that version had

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
 // onePod knows one pod.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
 const labelRule = "apiVersion: rules.kernosis.io/v1\nrules:\n- {name: by-label, events: [oomkill], when: 'pod.labels.team == \"db\"', reason: R, message: m}\n"

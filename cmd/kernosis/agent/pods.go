@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
-	nodepods "github.com/kernosis/kernosis/collector/pods"
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -19,7 +19,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/tenancy"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/diagnose/worker/kube"
-	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
 // nodePods looks up the node's pods, including recently deleted ones for some minutes.
@@ -65,13 +64,13 @@ func (p *parts) openPods() (err error) {
 
 func podsOfServer(of *cluster, seen *probes) (*podSource, error) {
 	var err error
-	c := pods.Config{Node: of.node}
+	c := pods.WatchConfig{Node: of.node}
 	if seen.wantsPods() {
 		c.Whole = seen.whole()
 	} else if c.Client, err = metadata.NewForConfig(unlimited(of.rest)); err != nil {
 		return nil, err
 	}
-	watch, err := pods.New(c)
+	watch, err := pods.NewWatch(c)
 	if err != nil {
 		return nil, err
 	}
@@ -83,11 +82,11 @@ func podsOfServer(of *cluster, seen *probes) (*podSource, error) {
 func (p *parts) podsOfKubelet() (*podSource, error) {
 	c := p.cfg.Probes.source(p.cfg.HostRoot)
 	c.InPod = exists(ownToken) // no static pod has a service account
-	whole, err := nodepods.NewAsker(c)
+	whole, err := pods.NewAsker(c)
 	if err != nil {
 		return nil, err
 	}
-	var kubelet *nodepods.Kubelet
+	var kubelet *pods.Kubelet
 	listed := pods.NewListed(func() { kubelet.Ask() })
 	take := func(list []*probe.Pod, at time.Time) {
 		if p.probes.wantsPods() {
@@ -95,7 +94,7 @@ func (p *parts) podsOfKubelet() (*podSource, error) {
 		}
 		replace(listed, list, at)
 	}
-	if kubelet, err = nodepods.NewKubelet(c, take, p.log); err != nil {
+	if kubelet, err = pods.NewKubelet(c, take, p.log); err != nil {
 		return nil, err
 	}
 	p.metrics.Own.MustRegister(kubelet)
@@ -123,7 +122,7 @@ func (s *podSource) tenantPod(ctx context.Context, in *kube.Store, of *v1alpha1.
 	switch {
 	case err == nil:
 		return tenancy.PodOf(p, of.Spec.PodReference)
-	case errors.Is(err, nodepods.ErrNoPod): // a starting kubelet does not have all pods yet
+	case errors.Is(err, pods.ErrNoPod): // a starting kubelet does not have all pods yet
 		return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, worker.ErrGone)
 	case s.failure != nil: // kubelet may answer later
 		return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, err)

@@ -13,13 +13,12 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	nodepods "github.com/kernosis/kernosis/collector/pods"
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/active"
 	"github.com/kernosis/kernosis/collector/probe/observe"
 	"github.com/kernosis/kernosis/collector/probe/vitals"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
 // probes observes kubelet's probes. A nil probes is switched off.
@@ -50,7 +49,7 @@ func (p *parts) openProbes() error {
 		// Only a local file may make the agent probe a pod itself.
 		c.Prober = active.New(fs)
 		seen.listed = pods.NewListed(func() {})
-		f := nodepods.NewFile(p.cfg.Probes.PodsFile, func(list []*probe.Pod, at time.Time) {
+		f := pods.NewFile(p.cfg.Probes.PodsFile, func(list []*probe.Pod, at time.Time) {
 			seen.take(list)
 			replace(seen.listed, list, at)
 		}, p.log)
@@ -90,7 +89,7 @@ func (p *probes) whole() *pods.Whole {
 	return &pods.Whole{
 		Client: p.cfg.cluster.unlimited,
 		Trim: func(full *corev1.Pod) any {
-			pod, err := nodepods.Convert(full)
+			pod, err := pods.Convert(full)
 			if err != nil {
 				p.log.Debug("parts of a pod are not probed as kubelet does", "error", err)
 			}
@@ -120,7 +119,7 @@ func (p *probes) open(sources *collector.Sources) error {
 		Comms: p.cfg.Probes.comms(), State: p.state,
 	}
 	if asks, why := p.cfg.Probes.asksKubelet(); asks {
-		pages, err := nodepods.NewAsker(p.cfg.Probes.source(p.cfg.HostRoot))
+		pages, err := pods.NewAsker(p.cfg.Probes.source(p.cfg.HostRoot))
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package observe
+package observe_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/observe"
 )
 
 // The page of kubelet 1.36, with the histograms shortened.
@@ -28,8 +29,8 @@ prober_probe_total{container="app",namespace="shop",pod="web-1",pod_uid="u1",pro
 prober_probe_total{container="db",namespace="shop",pod="web-1",pod_uid="u1",probe_type="Startup",result="successful"} 1
 `
 
-func want() map[probe.Key]Results {
-	return map[probe.Key]Results{
+func want() map[probe.Key]observe.Results {
+	return map[probe.Key]observe.Results{
 		{PodUID: "u1", Container: "app", Kind: probe.Liveness}:  {Failed: 3, Succeeded: 1234567},
 		{PodUID: "u1", Container: "app", Kind: probe.Readiness}: {},
 		{PodUID: "u1", Container: "db", Kind: probe.Startup}:    {Succeeded: 1},
@@ -37,19 +38,19 @@ func want() map[probe.Key]Results {
 }
 
 func TestReadResults(t *testing.T) {
-	got, err := ReadResults(strings.NewReader(served))
+	got, err := observe.ReadResults(strings.NewReader(served))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want(), got); diff != "" {
 		t.Error(diff)
 	}
-	for _, bad := range []string{"prober_probe_total{container=\n", "prober_probe_total{} x\n", "prober_probe_total{a=\"" + strings.Repeat("x", maxLine) + "\"} 1\n"} {
-		if _, err := ReadResults(strings.NewReader(bad)); err == nil {
+	for _, bad := range []string{"prober_probe_total{container=\n", "prober_probe_total{} x\n", "prober_probe_total{a=\"" + strings.Repeat("x", 1<<20) + "\"} 1\n"} {
+		if _, err := observe.ReadResults(strings.NewReader(bad)); err == nil {
 			t.Errorf("%.40q is read", bad)
 		}
 	}
-	if got, err := ReadResults(strings.NewReader("")); err != nil || len(got) != 0 {
+	if got, err := observe.ReadResults(strings.NewReader("")); err != nil || len(got) != 0 {
 		t.Errorf("%v %v", got, err)
 	}
 }
@@ -74,7 +75,7 @@ func TestResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pages.Close()
-	m := KubeletMetrics{Pages: pages}
+	m := observe.KubeletMetrics{Pages: pages}
 	got, err := m.Results(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +98,7 @@ func FuzzReadResults(f *testing.F) {
 	f.Add(served)
 	f.Add("prober_probe_total{pod_uid=\"u\",result=\"failed\"} NaN\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := ReadResults(strings.NewReader(text))
+		got, err := observe.ReadResults(strings.NewReader(text))
 		if err == nil && len(got) > strings.Count(text, "prober_probe_total{") {
 			t.Errorf("%d probes", len(got))
 		}

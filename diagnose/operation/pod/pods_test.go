@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
-// knownPods are the pods of a node without an API server. Package reporter/kube/pods is tested with
+// knownPods are the pods of a node without an API server. Package collector/pods is tested with
 // one.
 type knownPods []corev1.Pod
 

@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/diagnose/why"
 	"github.com/kernosis/kernosis/reporter/kube/events"
-	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
 // isNow is part of the message of an Event about a condition: "KernelDeadlock is now True: ".

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -30,7 +31,6 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/reporter/kube/pods"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kernosis/kernosis/reporter/kube/pods"
+	"github.com/kernosis/kernosis/collector/pods"
 )
 
 // Component is the source of the Events.

@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/events"
-	"github.com/kernosis/kernosis/reporter/kube/pods"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
@@ -298,7 +298,7 @@ func newWatch(t *testing.T, server *kubetest.Server, node string) *pods.Watch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := pods.New(pods.Config{Client: client, Node: node})
+	w, err := pods.NewWatch(pods.WatchConfig{Client: client, Node: node})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kernosis/kernosis/reporter/kube/pods"
+	"github.com/kernosis/kernosis/collector/pods"
 )
 
 // killed is the panic value of a stage at which the process is killed.

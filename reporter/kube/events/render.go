@@ -16,9 +16,9 @@ import (
 
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
-	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
 const (

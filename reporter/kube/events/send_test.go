@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/reporter/kube/pods"
+	"github.com/kernosis/kernosis/collector/pods"
 )
 
 // listedAt knows no pod, but reports that all pods until a time are known.

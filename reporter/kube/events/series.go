@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
 // key identifies a series among those that exist at the same time.

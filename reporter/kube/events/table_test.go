@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
-	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
 func at(sec float64) time.Time {

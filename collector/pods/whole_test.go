@@ -11,9 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	nodepods "github.com/kernosis/kernosis/collector/pods"
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/reporter/kube/pods"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
@@ -33,7 +32,7 @@ func TestWholePods(t *testing.T) {
 			reported = append(reported, what+" "+trimmed.(string))
 		}
 	}
-	w, err := pods.New(pods.Config{Node: node, Whole: &pods.Whole{
+	w, err := pods.NewWatch(pods.WatchConfig{Node: node, Whole: &pods.Whole{
 		Client: server.Client(),
 		Trim: func(p *corev1.Pod) any {
 			if p.Name == "unwanted" {
@@ -111,10 +110,10 @@ func TestForgedMirrorsOfWholePods(t *testing.T) {
 	forge(ns, "static", hash) // kubelet's own
 	var mu sync.Mutex
 	known := map[string]string{} // as collector/probe has them
-	w, err := pods.New(pods.Config{Node: node, Whole: &pods.Whole{
+	w, err := pods.NewWatch(pods.WatchConfig{Node: node, Whole: &pods.Whole{
 		Client: server.Client(),
 		Trim: func(p *corev1.Pod) any {
-			probed, err := nodepods.Convert(p)
+			probed, err := pods.Convert(p)
 			if err != nil {
 				t.Error(err)
 			}

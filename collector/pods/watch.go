@@ -13,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
-
-	nodepods "github.com/kernosis/kernosis/collector/pods"
 )
 
 // Pod identifies a pod. Labels is shared and must not be changed.
@@ -27,8 +25,8 @@ type Pod struct {
 	Labels    map[string]string `json:"-"`
 }
 
-// Config configures a Watch.
-type Config struct {
+// WatchConfig configures a Watch.
+type WatchConfig struct {
 	Client metadata.Interface
 	Node   string
 	// Whole watches complete pods instead of their metadata. May be nil.
@@ -54,8 +52,8 @@ type Watch struct {
 // byUID indexes pods by each UID that the names of their cgroups may contain.
 const byUID = "uid"
 
-// New returns a Watch without pods until Run is called.
-func New(cfg Config) (*Watch, error) {
+// NewWatch returns a Watch without pods until Run is called.
+func NewWatch(cfg WatchConfig) (*Watch, error) {
 	w := &Watch{gone: newGone(remember, maxGone), whole: cfg.Whole}
 	var lists *cache.ListWatch
 	var client any = cfg.Client
@@ -195,7 +193,7 @@ func (w *Watch) Pod(uid string) (Pod, bool) {
 
 func owner(found []any, uid string) (of *metav1.PartialObjectMetadata) {
 	for _, o := range found {
-		if m := metaOf(o); m != nil && (of == nil || nodepods.Precedes(&m.ObjectMeta, &of.ObjectMeta, uid)) {
+		if m := metaOf(o); m != nil && (of == nil || Precedes(&m.ObjectMeta, &of.ObjectMeta, uid)) {
 			of = m
 		}
 	}
@@ -235,13 +233,13 @@ func uidsOf(o any) ([]string, error) {
 	if m == nil {
 		return nil, fmt.Errorf("index pods: unexpected type %T", o)
 	}
-	return nodepods.UIDs(&m.ObjectMeta), nil
+	return UIDs(&m.ObjectMeta), nil
 }
 
 // podOf returns the Pod with the UID that kubelet uses in its own Events, and that kubectl looks
 // for (describe pod).
 func podOf(m *metav1.PartialObjectMetadata) Pod {
-	return Pod{UID: nodepods.UID(&m.ObjectMeta), Namespace: m.Namespace, Name: m.Name, Labels: m.Labels}
+	return Pod{UID: UID(&m.ObjectMeta), Namespace: m.Namespace, Name: m.Name, Labels: m.Labels}
 }
 
 // trim keeps the fields that are used: most of a pod's metadata is managed fields.

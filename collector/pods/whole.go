@@ -4,8 +4,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-
-	nodepods "github.com/kernosis/kernosis/collector/pods"
 )
 
 // Whole passes complete pods to users that need more than metadata. Each pod is passed once for
@@ -72,7 +70,7 @@ func (w *Watch) removed(o any) {
 	switch {
 	case next == nil:
 		w.whole.Gone(k.trimmed)
-	case nodepods.Precedes(&k.ObjectMeta, &next.ObjectMeta, podOf(k.PartialObjectMetadata).UID):
+	case Precedes(&k.ObjectMeta, &next.ObjectMeta, podOf(k.PartialObjectMetadata).UID):
 		w.whole.Gone(k.trimmed)
 		if next.trimmed != nil {
 			w.whole.Changed(next.trimmed)
@@ -89,7 +87,7 @@ func (w *Watch) holder(of *kept) *kept {
 	}
 	var holder *kept
 	for _, o := range found {
-		if k, ok := o.(*kept); ok && (holder == nil || nodepods.Precedes(&k.ObjectMeta, &holder.ObjectMeta, uid)) {
+		if k, ok := o.(*kept); ok && (holder == nil || Precedes(&k.ObjectMeta, &holder.ObjectMeta, uid)) {
 			holder = k
 		}
 	}

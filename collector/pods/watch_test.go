@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,14 +15,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 
-	"github.com/kernosis/kernosis/reporter/kube/pods"
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
-
-var cluster kubetest.Shared
-
-func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 
 func watch(t *testing.T, node string) *pods.Watch {
 	t.Helper()
@@ -31,13 +25,13 @@ func watch(t *testing.T, node string) *pods.Watch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return run(t, pods.Config{Client: client, Node: node})
+	return runWatch(t, pods.WatchConfig{Client: client, Node: node})
 }
 
-// run returns a Watch that has seen all pods.
-func run(t *testing.T, c pods.Config) *pods.Watch {
+// runWatch returns a Watch that has seen all pods.
+func runWatch(t *testing.T, c pods.WatchConfig) *pods.Watch {
 	t.Helper()
-	w, err := pods.New(c)
+	w, err := pods.NewWatch(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +95,7 @@ func TestKnownNeedsAWatch(t *testing.T) {
 	}
 	whole := &pods.Whole{Client: all, Trim: func(*corev1.Pod) any { return nil }, Listed: func() {}}
 	watches := map[string]*pods.Watch{
-		"metadata": run(t, pods.Config{Client: client, Node: node}), "whole pods": run(t, pods.Config{Node: node, Whole: whole}),
+		"metadata": runWatch(t, pods.WatchConfig{Client: client, Node: node}), "whole pods": runWatch(t, pods.WatchConfig{Node: node, Whole: whole}),
 	}
 	road.close()
 	for of, w := range watches {

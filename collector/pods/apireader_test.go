@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
-	"github.com/kernosis/kernosis/reporter/kube/pods"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 

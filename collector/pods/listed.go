@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	nodepods "github.com/kernosis/kernosis/collector/pods"
 )
 
 // Listed has the pods of complete lists, for use without an API server. It is safe for concurrent use.
@@ -33,7 +31,7 @@ func (l *Listed) Replace(pods []Pod, at time.Time) {
 		now[p.UID] = p
 	}
 	for _, p := range pods {
-		if dashed := nodepods.Dashed(p.UID); now[dashed].UID == "" {
+		if dashed := Dashed(p.UID); now[dashed].UID == "" {
 			now[dashed] = p
 		}
 	}
