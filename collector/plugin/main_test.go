@@ -77,7 +77,8 @@ func ownProc() error {
 func initProgram(check string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go reapOrphans(ctx, 500*time.Millisecond, slog.New(slog.DiscardHandler))
+	// Longer than a program's output is waited for after its end, as in the agent.
+	go reapOrphans(ctx, 2*time.Second, slog.New(slog.DiscardHandler))
 	for range 3 {
 		p := process.Program{Path: check, Timeout: patience}
 		if o := p.Run(ctx); o.Err != nil || o.State.ExitCode() != 0 {
