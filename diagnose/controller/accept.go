@@ -78,7 +78,7 @@ func (n *names) reconcileSet(ctx context.Context, wanted reconcile.Request) (rec
 	next.TypeMeta = typeOf(v1alpha1.KindOperationSet)
 	next.Status = setStatus(c, next)
 	next.TypeMeta = set.TypeMeta
-	_, err = writeStatus(ctx, n.client, set, next)
+	err = writeStatus(ctx, n.client, set, next)
 	return settled(ctx, reconcile.Result{}, err)
 }
 
@@ -168,7 +168,7 @@ func (n *names) reconcileTrigger(ctx context.Context, wanted reconcile.Request) 
 	}
 	next := object.DeepCopy()
 	accept(&next.Status.Conditions, next.Generation, reason == v1alpha1.ReasonAccepted, reason, message)
-	_, err = writeStatus(ctx, n.client, object, next)
+	err = writeStatus(ctx, n.client, object, next)
 	return settled(ctx, reconcile.Result{}, err)
 }
 

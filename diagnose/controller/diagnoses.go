@@ -122,7 +122,7 @@ func (r *diagnoses) nodeExists(ctx context.Context, name string) (bool, error) {
 func (r *diagnoses) write(ctx context.Context, d *v1alpha1.Diagnosis, s *step) error {
 	next := d.DeepCopy()
 	apply(next, s, time.Now())
-	_, err := writeStatus(ctx, r.client, d, next)
+	err := writeStatus(ctx, r.client, d, next)
 	return err
 }
 
@@ -205,14 +205,13 @@ func (r *diagnoses) slotHolders(ctx context.Context) (map[types.UID]bool, error)
 const afterConflict = 200 * time.Millisecond
 
 // writeStatus patches the difference between was and next, and fails with a conflict if somebody
-// else has written since was read. It returns whether there was a difference; next is then updated
-// from the response.
-func writeStatus[T client.Object](ctx context.Context, c client.Client, was, next T) (bool, error) {
+// else has written since was read. next is updated from the response.
+func writeStatus[T client.Object](ctx context.Context, c client.Client, was, next T) error {
 	if equality.Semantic.DeepEqual(was, next) {
-		return false, nil
+		return nil
 	}
 	patch := client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})
-	return true, c.Status().Patch(ctx, next, patch, client.FieldOwner(lease.Controller))
+	return c.Status().Patch(ctx, next, patch, client.FieldOwner(lease.Controller))
 }
 
 // settled returns when to reconcile again after an error. After a conflict it retries soon; an

@@ -60,11 +60,11 @@ func (r *diagnoses) fanOut(ctx context.Context, d *v1alpha1.Diagnosis) (reconcil
 	next := d.DeepCopy()
 	next.Status.Targets.Succeeded, next.Status.Targets.Failed = int32(t.succeeded), int32(t.ended-t.succeeded)
 	if t.running > 0 || missing > 0 && t.ended < int(d.Status.Targets.Created) {
-		_, err := writeStatus(ctx, r.client, d, next)
+		err := writeStatus(ctx, r.client, d, next)
 		return reconcile.Result{RequeueAfter: countAgain}, err
 	}
 	apply(next, t.end(d), time.Now())
-	_, err := writeStatus(ctx, r.client, d, next)
+	err := writeStatus(ctx, r.client, d, next)
 	return reconcile.Result{}, err
 }
 
@@ -106,7 +106,7 @@ func (r *diagnoses) makeTargets(ctx context.Context, d *v1alpha1.Diagnosis) (rec
 		s = &step{phase: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonNoTargetSucceeded, message: s.message}
 	}
 	apply(next, s, time.Now())
-	_, err = writeStatus(ctx, r.client, d, next)
+	err = writeStatus(ctx, r.client, d, next)
 	return reconcile.Result{RequeueAfter: countEvery}, err
 }
 
@@ -117,7 +117,7 @@ func (r *diagnoses) begin(ctx context.Context, d *v1alpha1.Diagnosis) (*v1alpha1
 	}
 	next, now := d.DeepCopy(), metav1.NowMicro()
 	next.Status.Phase, next.Status.StartTime, next.Status.ObservedGeneration = v1alpha1.PhaseRunning, &now, d.Generation
-	_, err := writeStatus(ctx, r.client, d, next)
+	err := writeStatus(ctx, r.client, d, next)
 	return next, err
 }
 

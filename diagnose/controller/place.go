@@ -52,7 +52,7 @@ func (r *diagnoses) place(ctx context.Context, d *v1alpha1.Diagnosis) (reconcile
 		Type: v1alpha1.ConditionPlaced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNodeOfPod,
 		Message: placedMessage(key, pod.Spec.NodeName), ObservedGeneration: next.Generation,
 	})
-	if _, err := writeStatus(ctx, r.client, d, next); err != nil {
+	if err := writeStatus(ctx, r.client, d, next); err != nil {
 		return reconcile.Result{}, err
 	}
 	chosen := next.DeepCopy()

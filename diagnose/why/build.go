@@ -151,7 +151,7 @@ func (b *builder) merge(is func(main, other *candidate) bool) {
 	for i := 0; i < len(b.list); i++ {
 		for j := 0; j < len(b.list); j++ {
 			if i != j && is(b.list[i], b.list[j]) {
-				b.list[i].takes(b, b.list[j])
+				b.list[i].takes(b.list[j])
 				b.list = slices.Delete(b.list, j, j+1)
 				if j < i {
 					i--
@@ -203,7 +203,7 @@ func (b *builder) diagnoses() {
 			if !of(o) {
 				return false
 			}
-			c.takes(b, o)
+			c.takes(o)
 			return true
 		})
 		if c.problem == nil {

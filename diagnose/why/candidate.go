@@ -178,7 +178,7 @@ func (d *Diagnosis) matches(p *Problem) bool {
 }
 
 // takes merges candidate p into c, as an effect of it.
-func (c *candidate) takes(b *builder, p *candidate) {
+func (c *candidate) takes(p *candidate) {
 	c.Effects = appendNew(c.Effects, p.Message)
 	c.Effects = appendNew(c.Effects, p.Effects...)
 	if !slices.Contains(c.Why, p.Message) {

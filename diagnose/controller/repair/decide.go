@@ -93,7 +93,7 @@ func (l *look) wantedRepair(ctx context.Context, u *due, had *v1alpha1.Remediati
 		Diagnosis: l.d.UID, Node: l.d.Spec.NodeName, Operation: u.operation,
 		Digest: u.digest, Approval: l.d.Spec.Approval, Due: l.now, Later: u.later,
 	}
-	_, _, w.Again = followed(l.d)
+	_, w.Again = followed(l.d)
 	p, err := l.problem(ctx)
 	if err != nil {
 		return nil, err

@@ -26,17 +26,16 @@ import (
 // are the further attempts of an escalation. Its parent is the Diagnosis of the first repair, with
 // which it is deleted.
 
-// followed returns which Diagnosis, and which node of its graph, a follow-up Diagnosis follows; ok
-// is false if it is not a follow-up.
-func followed(d *v1alpha1.Diagnosis) (name string, id int, ok bool) {
+// followed returns which Diagnosis a follow-up Diagnosis follows; ok is false if it is not a follow-up.
+func followed(d *v1alpha1.Diagnosis) (name string, ok bool) {
 	name, text, found := strings.Cut(d.Annotations[v1alpha1.AnnotationFollows], "/")
-	id, err := strconv.Atoi(text)
-	return name, id, found && err == nil && d.Parent() != nil
+	_, err := strconv.Atoi(text) // the node of its graph
+	return name, found && err == nil && d.Parent() != nil
 }
 
 // root returns the UID of the Diagnosis that made the first repair.
 func root(d *v1alpha1.Diagnosis) types.UID {
-	if _, _, ok := followed(d); ok {
+	if _, ok := followed(d); ok {
 		return d.Parent().UID
 	}
 	return d.UID
@@ -45,7 +44,7 @@ func root(d *v1alpha1.Diagnosis) types.UID {
 // following returns the follow-up Diagnosis of a repair.
 func following(d *v1alpha1.Diagnosis, id int) *v1alpha1.Diagnosis {
 	var parent *metav1.OwnerReference
-	if _, _, ok := followed(d); ok {
+	if _, ok := followed(d); ok {
 		parent = d.Parent()
 	}
 	out := d.Child(parent, "/"+strconv.Itoa(id), 63)
@@ -221,7 +220,7 @@ func (l *look) leadsTo(ctx context.Context, id int, operation string) (bool, err
 
 // runs returns the Diagnosis that this one follows, and whether it is still running.
 func (l *look) runs(ctx context.Context) (name string, yes bool, err error) {
-	name, _, ok := followed(l.d)
+	name, ok := followed(l.d)
 	if !ok {
 		return "", false, nil
 	}

@@ -125,7 +125,7 @@ var errGone = errors.New("the Diagnosis was deleted meanwhile")
 func (r *reconciler) onDiagnosis(ctx context.Context, q controller.Queue, was, is *v1alpha1.Diagnosis) {
 	d := cmp.Or(is, was)
 	q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
-	if name, _, ok := followed(d); ok {
+	if name, ok := followed(d); ok {
 		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: d.Namespace, Name: name}})
 	}
 	if was == nil || is == nil {
