@@ -83,6 +83,7 @@ func TestKnownNeedsAWatch(t *testing.T) {
 	server := cluster.Server(t)
 	node, ns := server.Node(t), server.Namespace(t)
 	var road road
+	t.Cleanup(road.close) // its transport is shared with no other test, so its connections would stay
 	config := server.Admin()
 	config.Dial = road.dial
 	all, err := kubernetes.NewForConfig(config)
