@@ -19,7 +19,7 @@ type Peer struct {
 	Foreign string
 }
 
-// peers tells processes of this machine and of the agent's own pod from those of other containers.
+// peers distinguishes processes of this machine and of the agent's own pod from those of other containers.
 type peers struct {
 	fs  hostfs.FS
 	own string // the agent's own pod; see podOf

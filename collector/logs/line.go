@@ -72,7 +72,7 @@ var crash = regexp.MustCompile(`(?s)^(?:traps: )?(?:\\x[0-9a-f]{2}|.){0,15}?\[\d
 	`| .* ip:[0-9a-f]+ (?:cs:[0-9a-f]+ )?sp:[0-9a-f]+ [a-z]+:| attempts to use CLI/STI)` +
 	`|: potentially unexpected fatal signal \d+\.$`)
 
-// Author returns [event.OriginProcess] for a kernel line whose text begins with that of a process:
+// Author returns [event.OriginProcess] for a kernel line whose text begins with text that a process chose:
 // a crash, or the rest of a message that others interrupted. For any other line it returns Origin.
 func (l *Line) Author() string {
 	if l.Origin == event.OriginKernel && (l.Continues || crash.Match(l.Text)) {

@@ -62,7 +62,7 @@ type zombie struct {
 
 // zombies returns the zombie children of this process.
 func zombies() map[zombie]bool {
-	// A single system call tells whether there is any.
+	// A single system call shows whether there is any.
 	var info unix.Siginfo
 	if err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err != nil || info.Signo == 0 {
 		return nil

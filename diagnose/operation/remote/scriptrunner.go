@@ -76,7 +76,7 @@ func argsOf(p *v1alpha1.ScriptRunner, values operation.Values) ([]string, error)
 
 // Run runs a script until it or ctx ends; then none of its processes is left. Its arguments are values
 // of [Call.Parameters]. Its results, if it has a result key, are its output to both streams (in the
-// order of reading, which may differ slightly from that of writing), and "" or why it failed.
+// order in which it was read, which may differ slightly from the order of writing), and "" or why it failed.
 //
 // If it fails, Run returns an error together with the results. If the output is too long, the results
 // are cut, and the artifact output.txt has it.
