@@ -194,12 +194,11 @@ func (e *Engine) duplicate(ev *event.Event) bool {
 	if !ok {
 		return false
 	}
-	if e.recent.has(id) {
-		e.duplicates++
-		return true
+	if e.recent.add(id) {
+		return false
 	}
-	e.recent.add(id)
-	return false
+	e.duplicates++
+	return true
 }
 
 // occurredAt returns the event's own time if it is plausible, else now. A kernel time stamp is used

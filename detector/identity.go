@@ -24,19 +24,21 @@ func newRecent() *recent { return &recent{set: make(map[uint64]struct{})} }
 
 func (r *recent) has(id uint64) bool { _, ok := r.set[id]; return ok }
 
-func (r *recent) add(id uint64) {
+// add adds an identity. It returns false if it was there.
+func (r *recent) add(id uint64) bool {
 	before := len(r.set)
 	r.set[id] = struct{}{}
 	if len(r.set) == before {
-		return // it was in the set
+		return false
 	}
 	if len(r.ring) < maxRecent {
 		r.ring = append(r.ring, id)
-		return
+		return true
 	}
 	delete(r.set, r.ring[r.next])
 	r.ring[r.next] = id
 	r.next = (r.next + 1) % maxRecent
+	return true
 }
 
 // bytes returns the identities, oldest first, 8 bytes each.

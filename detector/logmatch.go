@@ -25,7 +25,7 @@ type logMatching struct {
 	lines    []byte
 	ev       event.Event // the event as rules see it, with the captures of their pattern
 	data     event.LogData
-	captures map[string]string
+	captures []map[string]string // by index of the pattern: those of its latest match, nil before
 
 	matches   []uint64 // by index of the pattern
 	unmatched uint64
@@ -37,7 +37,7 @@ func (l *logMatching) install(set *RuleSet, byName map[string]*ruleState) {
 	*l = logMatching{
 		set: set, rules: make([]*ruleState, len(set.owners)),
 		kernel: make(map[string]*logpattern.Matcher), others: make(map[string]*logpattern.Matcher),
-		captures: make(map[string]string), matches: make([]uint64, len(set.owners)), unmatched: l.unmatched,
+		captures: make([]map[string]string, len(set.owners)), matches: make([]uint64, len(set.owners)), unmatched: l.unmatched,
 	}
 	for i, o := range set.owners {
 		l.rules[i] = byName[o.rule.Name]
@@ -93,14 +93,31 @@ func (l *logMatching) show(h *logpattern.Hit) {
 	if len(h.Context) != len(l.data.Text) { // both end where the text ends
 		l.data.Text = string(h.Context)
 	}
-	l.data.Captures = nil
-	clear(l.captures)
+	l.data.Captures = l.capturesOf(h)
+}
+
+// capturesOf returns the texts of a hit's captures by name; a rule's names are unique. It keeps the
+// texts of each pattern, because the lines of a storm often repeat them.
+func (l *logMatching) capturesOf(h *logpattern.Hit) map[string]string {
+	if len(h.Captures) == 0 {
+		return nil
+	}
+	m := l.captures[h.Pattern]
+	if m == nil {
+		m = make(map[string]string, len(h.Captures))
+		l.captures[h.Pattern] = m
+	}
+	if len(m) == len(h.Captures) && !slices.ContainsFunc(h.Captures, func(c logpattern.Capture) bool {
+		text, ok := m[c.Name]
+		return !ok || text != string(c.Text)
+	}) {
+		return m
+	}
+	clear(m)
 	for _, c := range h.Captures {
-		l.captures[c.Name] = display.Prefix(string(c.Text), event.MaxFieldText)
+		m[c.Name] = display.Prefix(string(c.Text), event.MaxFieldText)
 	}
-	if len(l.captures) > 0 {
-		l.data.Captures = l.captures
-	}
+	return m
 }
 
 // lineLogged passes a line to the rules whose patterns match it. As with other
@@ -115,12 +132,17 @@ func (e *Engine) lineLogged(ev *event.Event, now event.Moment) {
 		l.unmatched++
 		return
 	}
-	hits, id := e.news(ev, hits)
-	if len(hits) == 0 {
-		e.duplicates++
-		return
+	if id, ok := identity(ev); ok {
+		var ids lineID
+		hits, ids = e.newHits(ev, hits, id, !e.recent.add(id))
+		if len(hits) == 0 {
+			e.duplicates++
+			return
+		}
+		if ids.here != 0 {
+			e.recent.add(ids.here)
+		}
 	}
-	e.remember(id)
 	if ev.Log.Origin == event.OriginProcess {
 		hits = l.forNoCondition(hits)
 	}
@@ -141,7 +163,7 @@ func (e *Engine) lineLogged(ev *event.Event, now event.Moment) {
 			e.occur(r, &l.ev, at, now)
 		}
 	}
-	e.lookAway()
+	e.act.ev = nil
 }
 
 // lineMatches reports whether the line of a hit matches the hit's rule, and shows the hit.
@@ -163,11 +185,6 @@ func (e *Engine) look(ev *event.Event) {
 	e.act.ev = &l.ev
 }
 
-func (e *Engine) lookAway() {
-	e.act.ev = nil
-	e.logs.ev, e.logs.data = event.Event{}, event.LogData{}
-}
-
 // lineID holds the identities of a line; zero means none.
 type lineID struct {
 	line uint64
@@ -175,29 +192,32 @@ type lineID struct {
 }
 
 // news removes the hits of rules that have already got the line, and returns the line's identities.
-// Each rule gets a kernel message once, although a log that the rule does not read may have had it
-// first.
 func (e *Engine) news(ev *event.Event, hits []logpattern.Hit) ([]logpattern.Hit, lineID) {
 	id, ok := identity(ev)
 	if !ok {
 		return hits, lineID{}
 	}
-	known := lineID{line: id}
-	seen := e.recent.has(id)
+	return e.newHits(ev, hits, id, e.recent.has(id))
+}
+
+// newHits does so for the line with the identity id; seen says that it was remembered. Each rule
+// gets a kernel message once, although a log that the rule does not read may have had it first.
+func (e *Engine) newHits(ev *event.Event, hits []logpattern.Hit, id uint64, seen bool) ([]logpattern.Hit, lineID) {
+	ids := lineID{line: id}
 	if !kernelMessage(ev) {
 		if seen {
 			hits = nil
 		}
-		return hits, known
+		return hits, ids
 	}
 	return slices.DeleteFunc(hits, func(h logpattern.Hit) bool {
 		r := e.logs.rules[h.Pattern]
 		if len(r.Logs) == 0 || slices.Contains(r.Logs, event.KernelLogs) {
 			return seen
 		}
-		known.here = inLog(id, ev.Log.Log)
+		ids.here = inLog(id, ev.Log.Log)
 		return slices.ContainsFunc(r.Logs, func(log string) bool { return e.recent.has(inLog(id, log)) })
-	}), known
+	}), ids
 }
 
 // remember notes that a line was observed.

@@ -170,7 +170,7 @@ func (e *Engine) admits(ev *event.Event, now event.Moment) bool {
 	at := occurredAt(ev, now)
 	e.look(ev)
 	entries, heard, changes := e.effects(hits)
-	e.lookAway()
+	e.act.ev = nil
 	if changes && e.changeAllowed(hits, now.Boot) {
 		return true
 	}
@@ -393,7 +393,7 @@ func (e *Engine) ends(ev *event.Event) (ended []*entry) {
 				add(r, &l.ev, x)
 			}
 		}
-		e.lookAway()
+		e.act.ev = nil
 		return ended
 	}
 	e.act.ev = ev
