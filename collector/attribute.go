@@ -77,13 +77,20 @@ func put[K comparable, V any](m map[K]V, limit int, key K, value V) {
 // names caches thread names.
 type names struct {
 	known texts[[16]byte]
+	// The latest name, because the threads of a storm often have the same.
+	latest     [16]byte
+	latestText string
 }
 
 // maxNames bounds the memory of names: 1,000 names are about 50 KiB.
 const maxNames = 1000
 
 func (n *names) comm(raw [16]byte) string {
-	return n.known.of(raw, maxNames, func() string { return display.Safe(string(bpf.CString(raw[:])), maxComm) })
+	if raw != n.latest {
+		n.latestText = n.known.of(raw, maxNames, func() string { return display.Safe(string(bpf.CString(raw[:])), maxComm) })
+		n.latest = raw
+	}
+	return n.latestText
 }
 
 // task converts a wire task into out.

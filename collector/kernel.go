@@ -299,7 +299,8 @@ func (s *stem) handle(raw []byte, emit Emit) {
 		return
 	}
 	boot := time.Duration(h.BootNS)
-	s.ev = event.Event{Time: s.env.clock.Wall(boot), BootTime: event.Duration(boot), CPU: h.CPU, Source: s.source}
+	s.ev = event.Event{}
+	s.ev.Time, s.ev.BootTime, s.ev.CPU, s.ev.Source = s.env.clock.Wall(boot), event.Duration(boot), h.CPU, s.source
 	ok := true
 	if h.Kind == bpf.KindCanary {
 		err = s.decodeCanary(raw, &s.ev)

@@ -23,7 +23,8 @@ type oomkill struct {
 	limit           event.Cgroup
 	data            event.OOMKillData
 
-	last oomLimit
+	last   oomLimit
+	latest oomStack
 
 	want oomWant
 
@@ -50,6 +51,23 @@ func findOOMCode(fs hostfs.FS) (code oomCode, err error) {
 	}
 	return code, err
 }
+
+// oomStack is a stack, and whether it has the functions of oomCode. The kills of a storm share few
+// stacks, so the latest is kept.
+type oomStack struct {
+	addresses   [16]uint64
+	depth       uint16
+	memcg, kill presence
+}
+
+// presence is whether one of several functions is on a stack.
+type presence uint8
+
+const (
+	presenceUnknown presence = iota // the stack or the functions' addresses are not known
+	notOnStack
+	onStack
+)
 
 // Used if the code is not known: how long a killed process may take to exit, far less than until
 // its PID is reused, and how many are kept.
@@ -132,8 +150,8 @@ func (o *oomkill) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, e
 // dying as a victim, to let it have the memory that it needs to exit (task_will_free_mem in
 // out_of_memory and oom_kill_process): nothing is killed then, and memory.events counts nothing.
 func (o *oomkill) isKilled(head *bpf.Header, r *bpf.OOMKill) bool {
-	if code, stack := o.env.oomCode().kill, r.Frames(); len(code) > 0 && len(stack) > 0 {
-		return runs(stack, code)
+	if s := o.stack(r); s.kill != presenceUnknown {
+		return s.kill == onStack
 	}
 	// Without the code only one case is known: a thread of a process that was killed before.
 	if at, ok := o.killed[o.victim.TGID]; ok && r.Trigger.PID == r.Victim.PID && head.BootNS-at < oomDyingFor {
@@ -143,16 +161,27 @@ func (o *oomkill) isKilled(head *bpf.Header, r *bpf.OOMKill) bool {
 	return true
 }
 
-// runs reports whether one of the functions is on a stack.
-func runs(stack []uint64, code []hostfs.Range) bool {
+// stack returns what the record's stack means.
+func (o *oomkill) stack(r *bpf.OOMKill) *oomStack {
+	if s := &o.latest; s.depth != r.StackDepth || s.addresses != r.Stack {
+		code, frames := o.env.oomCode(), r.Frames()
+		*s = oomStack{addresses: r.Stack, depth: r.StackDepth, memcg: findOnStack(frames, code.memcg), kill: findOnStack(frames, code.kill)}
+	}
+	return &o.latest
+}
+
+// findOnStack looks for one of several functions.
+func findOnStack(stack []uint64, code []hostfs.Range) presence {
+	if len(stack) == 0 || len(code) == 0 {
+		return presenceUnknown
+	}
 	for _, f := range code {
-		for _, address := range stack { //nolint:modernize // a call for each address is a tenth of a record's time
-			if f.Contains(address - 1) { // a return address: it may be right after the range
-				return true
-			}
+		// A return address may be right after the range.
+		if slices.ContainsFunc(stack, func(address uint64) bool { return f.Contains(address - 1) }) {
+			return onStack
 		}
 	}
-	return false
+	return notOnStack
 }
 
 // along reports whether another process was killed just before for the same demand.
@@ -194,11 +223,12 @@ func (o *oomkill) scope(r *bpf.OOMKill) string {
 	case bpf.OOMScopeGlobal:
 		return "global"
 	}
-	if code, stack := o.env.oomCode().memcg, r.Frames(); len(code) > 0 && len(stack) > 0 {
-		if runs(stack, code) {
-			return "memcg"
-		}
+	switch o.stack(r).memcg {
+	case onStack:
+		return "memcg"
+	case notOnStack:
 		return "global"
+	case presenceUnknown:
 	}
 	if r.LimitLevel >= 0 {
 		return "memcg"
