@@ -228,8 +228,8 @@ vmtest: vmtest-setup vmtest-tools ## every fault on every kernel; KERNEL="5.10 7
 	bin/vmmatrix run -kernel "$(KERNEL)" -stem "$(STEM)" $(AGAIN:%=-again)
 
 .PHONY: patterns
-patterns: vmtest-setup vmtest-tools ## shipped patterns for the kernel's log against the format strings of kernels; fetches two
-	bin/vmmatrix fetch -kernel "5.10 newest-generic"
+patterns: vmtest-setup vmtest-tools ## shipped patterns for the kernel's log against the format strings of kernels; fetches three
+	bin/vmmatrix fetch -kernel "5.10 newest-generic rc"
 	KERNOSIS_PATTERNS=1 go test -count=1 -run TestShippedPatternsAreOfSomeKernel ./vmtest/kernel
 
 .PHONY: vmtest-report
