@@ -12,20 +12,13 @@ import (
 	"strings"
 )
 
-// archive is a Debian mirror, accessed through a private apt.
-type archive struct {
-	dir     string // the cache's folder for apt's state
-	mirror  string
-	trusted bool     // skip the verification of signatures: tests can't create any
-	lock    *os.File // the cache's lock
-}
-
-// suite is a suite of an archive. It has its own apt state, so that the newest version of a package
-// is the suite's.
+// suite is a suite of the mirror, accessed through a private apt. It has its own apt state, so that
+// the newest version of a package is the suite's.
 type suite struct {
-	archive
+	fetcher
 	name string
-	arch string // Debian's name of the machine architecture
+	arch string   // Debian's name of the machine architecture
+	lock *os.File // the cache's lock
 }
 
 // record is a package in a suite's index.
@@ -42,9 +35,10 @@ type record struct {
 // call. Its 50 MB are removed after the last call.
 const packageCache = "pkgcache.bin"
 
-func (s suite) path(name string) string { return filepath.Join(s.dir, s.name+"-"+s.arch, name) }
+func (s suite) path(name string) string {
+	return filepath.Join(s.cacheDir, "apt", s.name+"-"+s.arch, name)
+}
 
-// setUp creates the folders and files of the private apt.
 func (s suite) setUp(ctx context.Context) error {
 	for _, dir := range []string{"lists/partial", "archives/partial"} {
 		if err := os.MkdirAll(s.path(dir), 0o755); err != nil {
@@ -114,8 +108,7 @@ func (s suite) apt(ctx context.Context, dir, program string, args ...string) ([]
 	}.run(ctx)
 }
 
-// update fetches the suite's index if it has changed.
-func (s suite) update(ctx context.Context) error {
+func (s suite) updateIndex(ctx context.Context) error {
 	_, err := s.apt(ctx, "", "apt-get", "-o", "APT::Update::Error-Mode=any", "update")
 	return s.explain(err)
 }
@@ -132,9 +125,9 @@ func (s suite) explain(err error) error {
 	}
 }
 
-// download fetches a package's file to path. It uses a temporary folder because apt chooses the
+// downloadTo fetches a package's file to path. It uses a temporary folder because apt chooses the
 // file's name.
-func (s suite) download(ctx context.Context, r record, path string) (err error) {
+func (s suite) downloadTo(ctx context.Context, r record, path string) (err error) {
 	dir := path + ".part"
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)); err != nil {
 		return err

@@ -59,5 +59,4 @@ func noSpace(dir, more string, err error) error {
 	}
 }
 
-// mib formats a size for people, rounded up.
 func mib(bytes int64) string { return fmt.Sprintf("%d MiB", (bytes+1<<20-1)>>20) }

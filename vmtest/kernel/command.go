@@ -38,7 +38,8 @@ func FindProgram(name string) (string, error) {
 			return path, nil
 		}
 	}
-	pkg := cmp.Or(programs()[name], map[string]string{"xz": "xz-utils"}[name], name)
+	others := map[string]string{"xz": "xz-utils", "qemu-system-x86_64": "qemu-system-x86", "qemu-system-aarch64": "qemu-system-arm"}
+	pkg := cmp.Or(programs()[name], others[name], name)
 	return "", &SetupError{What: name + " is missing", Do: "install the package " + pkg + ", or run make vmtest-setup", Err: err}
 }
 
@@ -63,14 +64,29 @@ func findPrograms() error {
 	}
 }
 
-// command is a program to run to completion.
+// SetupError reports what this machine lacks, and how to fix it. No test has run, so it is neither
+// a failure nor a success.
+type SetupError struct {
+	What string // what is wrong
+	Do   string // how to fix it; may be empty
+	Err  error  // the cause, included in What if it adds anything; may be nil
+}
+
+func (e *SetupError) Error() string {
+	if e.Do == "" {
+		return e.What
+	}
+	return e.What + ": " + e.Do
+}
+
+func (e *SetupError) Unwrap() error { return e.Err }
+
 type command struct {
-	name  string
-	args  []string
-	dir   string
-	env   []string // in addition to the caller's
-	stdin *os.File
-	keep  []*os.File // passed to the program: a lock that must stay held while the program runs, even if we die
+	name string
+	args []string
+	dir  string
+	env  []string   // in addition to the caller's
+	keep []*os.File // passed to the program: a lock that must stay held while the program runs, even if we die
 }
 
 // run returns the program's output. Its error contains the program's error output. A cancelled
@@ -82,14 +98,10 @@ func (c command) run(ctx context.Context) ([]byte, error) {
 	}
 	cmd := exec.CommandContext(ctx, path, c.args...)
 	cmd.Dir, cmd.ExtraFiles = c.dir, c.keep
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	cmd.Env = append(cmd.Env, c.env...)
+	cmd.Env = slices.Concat(os.Environ(), []string{"LC_ALL=C"}, c.env)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second // for pipes that its children still hold
-	if c.stdin != nil {
-		cmd.Stdin = c.stdin
-	}
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	// The program must also end when this process is killed, which cancels no context.
@@ -106,7 +118,6 @@ func (c command) run(ctx context.Context) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// commandError reports a program that failed.
 type commandError struct {
 	name      string
 	complaint string // its standard error
@@ -122,7 +133,6 @@ func (e *commandError) Error() string {
 
 func (e *commandError) Unwrap() error { return e.err }
 
-// complains reports whether err is a commandError whose error output contains the text.
 func complains(err error, text string) bool {
 	ce, ok := errors.AsType[*commandError](err)
 	return ok && strings.Contains(ce.complaint, text)

@@ -60,9 +60,7 @@ func TestFetchKilled(t *testing.T) {
 		"depmod":    `$real "$@"; kill -9 $PPID`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRepository(t)
-			r.publish("stable", kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
-			f := r.fetcher()
+			_, f := newRepository(t, kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
 			path := os.Getenv("PATH")
 			wrap(t, name, script)
 			cmd := exec.Command(os.Args[0])
@@ -80,12 +78,8 @@ func TestFetchKilled(t *testing.T) {
 
 			t.Setenv("PATH", path)
 			f.must(t, stable)
-			if got := f.left(t, "kernels"); !slices.Equal(got, []string{"6.1"}) {
-				t.Errorf("images are %v", got)
-			}
-			if got := f.left(t, "debs"); got != nil {
-				t.Errorf("packages are %v", got)
-			}
+			f.wantLeft(t, "kernels", "6.1")
+			f.wantLeft(t, "debs")
 			if got := f.left(t, "apt/stable"); slices.Contains(got, packageCache) {
 				t.Errorf("state of apt is %v", got)
 			}
@@ -101,9 +95,7 @@ func TestFetchComparesSums(t *testing.T) {
 		good    bool
 	}{{1, true}, {2, false}} {
 		t.Run(fmt.Sprintf("corrupt %d times", test.corrupt), func(t *testing.T) {
-			r := newRepository(t)
-			r.publish("stable", kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
-			f := r.fetcher()
+			r, f := newRepository(t, kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
 			count := filepath.Join(t.TempDir(), "count")
 			wrap(t, "apt-get", fmt.Sprintf(accept, count, test.corrupt))
 			_, err := f.fetch(t.Context(), stable)
@@ -125,11 +117,8 @@ func TestFetchComparesSums(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("error is %v, want %s", err, want)
 			}
-			for _, dir := range []string{"debs", "kernels"} {
-				if got := f.left(t, dir); got != nil {
-					t.Errorf("%s has %v", dir, got)
-				}
-			}
+			f.wantLeft(t, "debs")
+			f.wantLeft(t, "kernels")
 		})
 	}
 }
@@ -156,10 +145,9 @@ func TestFetchOnFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("not root: no small filesystem to fill")
 	}
-	r := newRepository(t)
 	packages := kernelPackages("6.1.0-50-amd64", "6.1.176-1")
 	packages[1].files["lib/modules/6.1.0-50-amd64/kernel/zeros"] = strings.Repeat("\x00", indexSpace+16<<20)
-	r.publish("stable", packages...)
+	r, _ := newRepository(t, packages...)
 	for name, test := range map[string]struct {
 		size int64 // size of the filesystem
 		want string
@@ -180,24 +168,18 @@ func TestFetchOnFullDisk(t *testing.T) {
 			f := newFetcher(t, "file:"+r.dir, filepath.Join(disk, "cache"))
 			_, err := f.fetch(t.Context(), stable)
 			wantSetupError(t, err, "the disk of "+f.cacheDir+" is full", test.want)
-			if got := f.left(t, "kernels"); got != nil {
-				t.Errorf("images are %v", got)
-			}
+			f.wantLeft(t, "kernels")
 		})
 	}
 }
 
 // TestFetchVerifiesSignature uses an unsigned archive.
 func TestFetchVerifiesSignature(t *testing.T) {
-	r := newRepository(t)
-	r.publish("stable", kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
-	f := r.fetcher()
+	_, f := newRepository(t, kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
 	f.trusted = false
 	_, err := f.fetch(t.Context(), stable)
 	wantSetupError(t, err, "is not signed")
-	if got := f.left(t, "kernels"); got != nil {
-		t.Errorf("images are %v", got)
-	}
+	f.wantLeft(t, "kernels")
 }
 
 func TestFetchIntoReadOnlyFolder(t *testing.T) {
@@ -211,9 +193,7 @@ func TestFetchIntoReadOnlyFolder(t *testing.T) {
 // TestFetchHasAptOfItsOwn configures the machine's apt with a hook, which must not run (nor those
 // in /etc/apt, if any), and with settings for reaching its mirror, which must be used.
 func TestFetchHasAptOfItsOwn(t *testing.T) {
-	r := newRepository(t)
-	r.publish("stable", kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
-	f := r.fetcher()
+	_, f := newRepository(t, kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "apt.conf"), `APT::Update::Pre-Invoke { "touch `+dir+`/ran"; };
 Acquire::Retries "7";
@@ -231,7 +211,7 @@ Acquire::IndexTargets::deb::Other::MetaKey "other";
 			t.Errorf("configuration %q is without %s", config, want)
 		}
 	}
-	s := suite{name: "stable", arch: AMD64, archive: archive{dir: filepath.Join(f.cacheDir, "apt")}}
+	s := suite{fetcher: f.fetcher, name: "stable", arch: AMD64}
 	effective, err := s.apt(t.Context(), "", "apt-config", "dump")
 	if err != nil {
 		t.Fatal(err)

@@ -18,11 +18,10 @@ import (
 // once more while the old one still exists, and apt's cache of it.
 const indexSpace = 128 << 20
 
-// fetcher fetches kernels from one mirror.
 type fetcher struct {
 	cacheDir string
 	mirror   string
-	trusted  bool // see archive
+	trusted  bool // skip the verification of signatures: tests can't create any
 	logf     func(format string, args ...any)
 }
 
@@ -40,8 +39,7 @@ func Fetch(ctx context.Context, k Kernel, cacheDir string, logf func(format stri
 	if _, err := os.Stat(keyring); err != nil {
 		return Image{}, &SetupError{What: "no key to verify Debian's archive with", Do: "install the package debian-archive-keyring", Err: err}
 	}
-	f := fetcher{cacheDir: cacheDir, mirror: mirror, logf: logf}
-	return f.fetch(ctx, k)
+	return fetcher{cacheDir: cacheDir, mirror: mirror, logf: logf}.fetch(ctx, k)
 }
 
 func (f fetcher) fetch(ctx context.Context, k Kernel) (Image, error) {
@@ -83,14 +81,12 @@ func (f fetcher) update(ctx context.Context, k Kernel, lock *os.File) (Image, er
 	if err := checkSpace(f.cacheDir, indexSpace); err != nil {
 		return Image{}, err
 	}
-	s := suite{name: k.Suite, arch: archOf(k.Package), archive: archive{
-		dir: filepath.Join(f.cacheDir, "apt"), mirror: f.mirror, trusted: f.trusted, lock: lock,
-	}}
+	s := suite{fetcher: f, name: k.Suite, arch: k.Arch(), lock: lock}
 	if err := s.setUp(ctx); err != nil {
 		return Image{}, err
 	}
 	defer func() { _ = os.Remove(s.path(packageCache)) }() // an error means that apt created none
-	if err := s.update(ctx); err != nil {
+	if err := s.updateIndex(ctx); err != nil {
 		if image.Name != "" && ctx.Err() == nil {
 			f.logf("%s: keeping %s: %v", k.Name, image.Version, err)
 			return image, nil
@@ -108,7 +104,7 @@ func (f fetcher) update(ctx context.Context, k Kernel, lock *os.File) (Image, er
 		f.logf("%s: %s is up to date", k.Name, image.Version)
 		return image, nil
 	}
-	return f.install(ctx, k, s, records)
+	return s.install(ctx, k, records)
 }
 
 // imagePart returns the package that is named after a kernel's release.
@@ -145,70 +141,69 @@ func (m manifest) madeOf(records []record) bool {
 	})
 }
 
-// install downloads and unpacks an image.
-func (f fetcher) install(ctx context.Context, k Kernel, s suite, records []record) (Image, error) {
+func (s suite) install(ctx context.Context, k Kernel, records []record) (Image, error) {
 	var download, unpacked int64
 	for _, r := range records {
 		unpacked += r.installed
-		if st, err := os.Stat(filepath.Join(f.debsDir(), r.file)); err != nil || st.Size() != r.size {
+		if st, err := os.Stat(filepath.Join(s.debsDir(), r.file)); err != nil || st.Size() != r.size {
 			download += r.size
 		}
 	}
 	// depmod's indexes are a few per cent of the modules' size.
-	if err := checkSpace(f.cacheDir, download+unpacked+unpacked/10); err != nil {
+	if err := checkSpace(s.cacheDir, download+unpacked+unpacked/10); err != nil {
 		return Image{}, err
 	}
 	part, _ := imagePart(records)
-	f.logf("%s: fetching %s %s, %s, from %s", k.Name, part.name, part.version, mib(download), f.mirror)
+	s.logf("%s: fetching %s %s, %s, from %s", k.Name, part.name, part.version, mib(download), s.mirror)
 	var debs []string
 	for _, r := range records {
-		deb, err := f.download(ctx, s, r)
+		deb, err := s.download(ctx, r)
 		if err != nil {
 			return Image{}, err
 		}
 		debs = append(debs, deb)
 	}
-	tmp, err := os.MkdirTemp(imagesDir(f.cacheDir), unfinished+k.Name+"-")
+	tmp, err := os.MkdirTemp(imagesDir(s.cacheDir), unfinished+k.Name+"-")
 	if err != nil {
 		return Image{}, err
 	}
-	if err := errors.Join(os.Chmod(tmp, 0o755), unpack(ctx, k, records, debs, tmp, s.lock)); err != nil {
+	if err := errors.Join(os.Chmod(tmp, 0o755), s.unpack(ctx, k, records, debs, tmp)); err != nil {
 		return Image{}, errors.Join(fmt.Errorf("unpack %s: %w", part.name, err), os.RemoveAll(tmp))
 	}
 	if err := s.fetchUserland(ctx, tmp); err != nil {
 		return Image{}, errors.Join(err, os.RemoveAll(tmp))
 	}
-	if err := replace(f.cacheDir, tmp, k.Name); err != nil {
+	if err := replace(s.cacheDir, tmp, k.Name); err != nil {
 		return Image{}, err
 	}
 	// Only the image is needed: the packages, including those of broken fetches, would take as much
 	// space again.
-	if err := os.RemoveAll(f.debsDir()); err != nil {
+	if err := os.RemoveAll(s.debsDir()); err != nil {
 		return Image{}, err
 	}
-	return Open(f.cacheDir, k.Name)
+	return Open(s.cacheDir, k.Name)
 }
 
 func (f fetcher) debsDir() string { return filepath.Join(f.cacheDir, "debs") }
 
 // download returns the path of a package file that matches the index. It reuses a valid file of an
 // earlier broken fetch, and fetches an invalid one again, once.
-func (f fetcher) download(ctx context.Context, s suite, r record) (string, error) {
-	path := filepath.Join(f.debsDir(), r.file)
+func (s suite) download(ctx context.Context, r record) (string, error) {
+	path := filepath.Join(s.debsDir(), r.file)
 	err := checkSum(path, r.sha256)
 	for range 2 {
 		if err == nil {
 			return path, nil
 		}
 		if _, bad := errors.AsType[*sumError](err); bad {
-			f.logf("refused and fetched again: %v", err)
+			s.logf("refused and fetched again: %v", err)
 			if err := os.Remove(path); err != nil {
 				return "", err
 			}
 		} else if !errors.Is(err, os.ErrNotExist) {
 			return "", err
 		}
-		if err := s.download(ctx, r, path); err != nil {
+		if err := s.downloadTo(ctx, r, path); err != nil {
 			return "", err
 		}
 		err = checkSum(path, r.sha256)

@@ -15,7 +15,6 @@ import (
 	"github.com/kernosis/kernosis/vmtest/lockfile"
 )
 
-// testFetcher is a fetcher from a repository, with its log.
 type testFetcher struct {
 	fetcher
 	mu  sync.Mutex
@@ -31,10 +30,6 @@ func newFetcher(t *testing.T, mirror, cacheDir string) *testFetcher {
 		f.log = append(f.log, fmt.Sprintf(format, args...))
 	}}
 	return f
-}
-
-func (r *repository) fetcher() *testFetcher {
-	return newFetcher(r.t, "file:"+r.dir, filepath.Join(r.t.TempDir(), "the cache"))
 }
 
 func (f *testFetcher) must(t *testing.T, k Kernel) Image {
@@ -59,7 +54,6 @@ func (f *testFetcher) reported(text string) int {
 	return n
 }
 
-// left returns the names below a folder of the cache.
 func (f *testFetcher) left(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(f.cacheDir, dir))
@@ -71,6 +65,13 @@ func (f *testFetcher) left(t *testing.T, dir string) []string {
 		names = append(names, e.Name())
 	}
 	return names
+}
+
+func (f *testFetcher) wantLeft(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	if got := f.left(t, dir); !slices.Equal(got, want) {
+		t.Errorf("%s has %v, want %v", dir, got, want)
+	}
 }
 
 func wantSetupError(t *testing.T, err error, texts ...string) {
@@ -95,10 +96,8 @@ func TestFetch(t *testing.T) {
 		"split":       splitPackages(release, version),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRepository(t)
 			older := kernelPackages("6.1.0-49-amd64", "6.1.170-1")[1:]
-			r.publish("stable", append(older, packages...)...)
-			f := r.fetcher()
+			_, f := newRepository(t, append(older, packages...)...)
 			image := f.must(t, stable)
 			dir := filepath.Join(f.cacheDir, "kernels/6.1")
 			want := Image{
@@ -118,12 +117,8 @@ func TestFetch(t *testing.T) {
 			if err != nil || !slices.Equal(files, []string{"kernel/fs/ext4.ko"}) || !slices.Equal(missing, []string{"xfs"}) {
 				t.Errorf("modules are %v, missing %v, error %v", files, missing, err)
 			}
-			if got := f.left(t, "kernels/6.1"); !slices.Equal(got, []string{"config", "lib", "manifest.json", "usr", "vmlinuz"}) {
-				t.Errorf("image has %v", got)
-			}
-			if got := f.left(t, "debs"); got != nil {
-				t.Errorf("packages are kept: %v", got)
-			}
+			f.wantLeft(t, "kernels/6.1", "config", "lib", "manifest.json", "usr", "vmlinuz")
+			f.wantLeft(t, "debs")
 			if opened, err := Open(f.cacheDir, "6.1"); err != nil || opened != image {
 				t.Errorf("Open returns %+v, %v", opened, err)
 			}
@@ -137,30 +132,22 @@ func TestFetch(t *testing.T) {
 }
 
 func TestFetchReplacesOlder(t *testing.T) {
-	r := newRepository(t)
-	f := r.fetcher()
-	r.publish("stable", kernelPackages("6.1.0-49-amd64", "6.1.170-1")...)
+	r, f := newRepository(t, kernelPackages("6.1.0-49-amd64", "6.1.170-1")...)
 	f.must(t, stable)
 	r.publish("stable", splitPackages("6.1.0-50-amd64", "6.1.176-1")...)
 	image := f.must(t, stable)
 	if image.Release != "6.1.0-50-amd64" {
 		t.Errorf("release is %s", image.Release)
 	}
-	if got := f.left(t, "kernels"); !slices.Equal(got, []string{"6.1"}) {
-		t.Errorf("images are %v", got)
-	}
-	if got := f.left(t, "kernels/6.1/lib/modules"); !slices.Equal(got, []string{image.Release}) {
-		t.Errorf("modules are of %v", got)
-	}
+	f.wantLeft(t, "kernels", "6.1")
+	f.wantLeft(t, "kernels/6.1/lib/modules", image.Release)
 }
 
 // TestFetchPinned publishes two versions of a kernel: a meta package that requires the older one
 // gets it.
 func TestFetchPinned(t *testing.T) {
-	r := newRepository(t)
-	f := r.fetcher()
 	const release = "6.1.0-50-amd64"
-	r.publish("stable", append(kernelPackages(release, "6.1.177-1")[1:], kernelPackages(release, "6.1.176-1")...)...)
+	_, f := newRepository(t, append(kernelPackages(release, "6.1.177-1")[1:], kernelPackages(release, "6.1.176-1")...)...)
 	if image := f.must(t, stable); image.Version != "6.1.176-1" || read(t, image.Vmlinuz) != "vmlinuz of 6.1.176-1" {
 		t.Errorf("version is %s", image.Version)
 	}
@@ -171,9 +158,7 @@ func TestFetchPinned(t *testing.T) {
 }
 
 func TestFetchOffline(t *testing.T) {
-	r := newRepository(t)
-	f := r.fetcher()
-	r.publish("stable", kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
+	r, f := newRepository(t, kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
 	image := f.must(t, stable)
 	if err := os.RemoveAll(filepath.Join(r.dir, "dists")); err != nil {
 		t.Fatal(err)
@@ -190,9 +175,7 @@ func TestFetchOffline(t *testing.T) {
 }
 
 func TestFetchMendsImage(t *testing.T) {
-	r := newRepository(t)
-	f := r.fetcher()
-	r.publish("stable", kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
+	_, f := newRepository(t, kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
 	image := f.must(t, stable)
 	for _, damage := range []func(t *testing.T){
 		func(t *testing.T) { flip(t, image.Vmlinuz) },
@@ -214,19 +197,15 @@ func TestFetchMendsImage(t *testing.T) {
 }
 
 func TestFetchRefusesCorruptPackage(t *testing.T) {
-	r := newRepository(t)
-	f := r.fetcher()
 	packages := splitPackages("6.1.0-50-amd64", "6.1.176-1")
-	r.publish("stable", packages...)
-	r.corrupt("linux-modules-6.1.0-50-amd64", "6.1.176-1")
+	r, f := newRepository(t, packages...)
+	flip(t, filepath.Join(r.dir, "pool/linux-modules-6.1.0-50-amd64_6.1.176-1_amd64.deb"))
 	_, err := f.fetch(t.Context(), stable)
 	wantSetupError(t, err, "linux-modules-6.1.0-50-amd64", "Hash Sum mismatch")
 	if _, err := Open(f.cacheDir, "6.1"); !errors.Is(err, ErrNotFetched) {
 		t.Errorf("Open returns %v", err)
 	}
-	if got := f.left(t, "kernels"); got != nil {
-		t.Errorf("images are %v", got)
-	}
+	f.wantLeft(t, "kernels")
 	for _, name := range f.left(t, "debs") {
 		if strings.Contains(name, "linux-modules") {
 			t.Errorf("%s is left", name)
@@ -237,9 +216,7 @@ func TestFetchRefusesCorruptPackage(t *testing.T) {
 }
 
 func TestFetchRefusesCorruptCachedPackage(t *testing.T) {
-	r := newRepository(t)
-	f := r.fetcher()
-	r.publish("stable", kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
+	r, f := newRepository(t, kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
 	const name = "linux-image-6.1.0-50-amd64_6.1.176-1_amd64.deb"
 	write(t, filepath.Join(f.debsDir(), name), read(t, filepath.Join(r.dir, "pool", name)))
 	flip(t, filepath.Join(f.debsDir(), name))
@@ -251,17 +228,13 @@ func TestFetchRefusesCorruptCachedPackage(t *testing.T) {
 
 // TestFetchKeepsPackages checks that a valid package of a broken fetch is reused.
 func TestFetchKeepsPackages(t *testing.T) {
-	r := newRepository(t)
-	f := r.fetcher()
 	packages := kernelPackages("6.1.0-50-amd64", "6.1.176-1")
 	delete(packages[1].files, "boot/config-6.1.0-50-amd64")
-	r.publish("stable", packages...)
+	r, f := newRepository(t, packages...)
 	if _, err := f.fetch(t.Context(), stable); err == nil || !strings.Contains(err.Error(), "have no boot/config-6.1.0-50-amd64") {
 		t.Errorf("error is %v", err)
 	}
-	if got := f.left(t, "kernels"); got != nil {
-		t.Errorf("images are %v", got)
-	}
+	f.wantLeft(t, "kernels")
 	if got := f.left(t, "debs"); len(got) != 1 {
 		t.Fatalf("packages are %v", got)
 	}
@@ -274,14 +247,13 @@ func TestFetchKeepsPackages(t *testing.T) {
 }
 
 func TestFetchErrors(t *testing.T) {
-	r := newRepository(t)
+	r, f := newRepository(t)
 	huge := kernelPackages("6.1.0-50-amd64", "6.1.176-1")
 	huge[1].installed = 1 << 39
 	r.publish("huge", huge...)
 	r.publish("stable", kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
 	r.publish("empty", pkg{name: "linux-image-amd64", version: "1", depends: "linux-base"})
 	r.publish("broken", kernelPackages("6.1.0-50-amd64", "6.1.176-1")[:1]...)
-	f := r.fetcher()
 	for name, test := range map[string]struct {
 		kernel Kernel
 		want   []string
@@ -297,9 +269,7 @@ func TestFetchErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := f.fetch(t.Context(), test.kernel)
 			wantSetupError(t, err, test.want...)
-			if got := f.left(t, "kernels"); got != nil {
-				t.Errorf("images are %v", got)
-			}
+			f.wantLeft(t, "kernels")
 		})
 	}
 	t.Run("moves with its suite", func(t *testing.T) {
@@ -311,9 +281,7 @@ func TestFetchErrors(t *testing.T) {
 
 // TestFetchTwiceAtOnce checks that a fetch waits for a concurrent one and uses its result.
 func TestFetchTwiceAtOnce(t *testing.T) {
-	r := newRepository(t)
-	r.publish("stable", splitPackages("6.1.0-50-amd64", "6.1.176-1")...)
-	f := r.fetcher()
+	_, f := newRepository(t, splitPackages("6.1.0-50-amd64", "6.1.176-1")...)
 	var images [3]Image
 	var all sync.WaitGroup
 	for i := range images {
@@ -331,8 +299,7 @@ func TestFetchTwiceAtOnce(t *testing.T) {
 }
 
 func TestFetchIsCancelledWhileItWaits(t *testing.T) {
-	r := newRepository(t)
-	f := r.fetcher()
+	_, f := newRepository(t)
 	write(t, filepath.Join(f.cacheDir, "lock"), "")
 	lock, err := lockfile.Lock(t.Context(), filepath.Join(f.cacheDir, "lock"), func() {})
 	if err != nil {

@@ -1,4 +1,4 @@
-package kernel_test
+package kernel
 
 import (
 	"io"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/lint"
-	"github.com/kernosis/kernosis/vmtest/kernel"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -69,14 +68,13 @@ func TestShippedPatternsAreOfSomeKernel(t *testing.T) {
 	}
 }
 
-// formats returns the format strings of the fetched kernels.
 func formats(t *testing.T, lines []string) *lint.Formats {
 	t.Helper()
-	dir, err := kernel.CacheDir()
+	dir, err := CacheDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	matrix, err := kernel.ReadMatrix("../kernels.txt")
+	matrix, err := ReadMatrix("../kernels.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,15 +89,11 @@ func formats(t *testing.T, lines []string) *lint.Formats {
 			}
 			continue
 		}
-		img, err := kernel.Open(dir, k.Name)
+		img, err := Open(dir, k.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		path, err := img.Strings(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := os.Open(path)
+		f, err := os.Open(kernelStrings(t, img))
 		if err != nil {
 			t.Fatal(err)
 		}

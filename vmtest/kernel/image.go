@@ -14,6 +14,12 @@ import (
 	"strings"
 )
 
+// ErrNotFetched means that the cache does not contain the kernel.
+var ErrNotFetched = errors.New("not fetched")
+
+// fetchCommand is the command that fills the cache.
+const fetchCommand = "make vmtest-kernels"
+
 // cacheEnv names the environment variable that overrides the folder of the kernels.
 const cacheEnv = "KERNOSIS_VMTEST_CACHE"
 
@@ -179,7 +185,6 @@ func (m manifest) verify(cacheDir string) (Image, error) {
 	return i, nil
 }
 
-// checkSum returns an error unless the file's SHA256 is the wanted one.
 func checkSum(path, want string) error {
 	sum, err := sum(path)
 	if err != nil {
@@ -204,7 +209,6 @@ func sum(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// sumError reports a file with the wrong hash.
 type sumError struct{ path, want, found string }
 
 func (e *sumError) Error() string {

@@ -10,7 +10,6 @@ import (
 	"testing"
 )
 
-// fakeImage creates an image in a cache.
 func fakeImage(t *testing.T, cacheDir, name, release string) {
 	t.Helper()
 	dir := filepath.Join(cacheDir, "kernels", name)

@@ -40,12 +40,12 @@ func ReadMatrix(path string) ([]Kernel, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return ParseMatrix(path, f)
+	return parseMatrix(path, f)
 }
 
-// ParseMatrix parses a kernels.txt: one kernel per line, fields separated by white space, comments
+// parseMatrix parses a kernels.txt: one kernel per line, fields separated by white space, comments
 // after "#". It returns all errors, joined; name is the file name in them.
-func ParseMatrix(name string, r io.Reader) ([]Kernel, error) {
+func parseMatrix(name string, r io.Reader) ([]Kernel, error) {
 	var (
 		kernels []Kernel
 		errs    []error
@@ -133,7 +133,6 @@ func matches(label, release string) bool {
 	return ok && (rest == "" || rest[0] < '0' || rest[0] > '9')
 }
 
-// label returns the first part of a kernel's name.
 func label(name string) string {
 	l, _, _ := strings.Cut(name, "-")
 	return l

@@ -7,7 +7,7 @@ import (
 )
 
 func TestParseMatrix(t *testing.T) {
-	kernels, err := ParseMatrix("kernels.txt", strings.NewReader(`
+	kernels, err := parseMatrix("kernels.txt", strings.NewReader(`
 # name  suite  package
 5.10		bullseye      linux-image-cloud-amd64  # the oldest
 newest-generic sid linux-image-amd64
@@ -39,14 +39,13 @@ func TestParseMatrixErrors(t *testing.T) {
 		"a\nb":                             "k.txt:1: has 1 fields, not the 3 of name, suite and package\nk.txt:2: has 1 fields, not the 3 of name, suite and package",
 		"#\n" + strings.Repeat("x", 1<<17): "k.txt:2: bufio.Scanner: token too long",
 	} {
-		kernels, err := ParseMatrix("k.txt", strings.NewReader(text))
+		kernels, err := parseMatrix("k.txt", strings.NewReader(text))
 		if err == nil || err.Error() != want || kernels != nil {
 			t.Errorf("%.40q: %v, error %v, want %s", text, kernels, err, want)
 		}
 	}
 }
 
-// TestMatrix reads the shipped file.
 func TestMatrix(t *testing.T) {
 	kernels, err := ReadMatrix("../kernels.txt")
 	if err != nil {
@@ -97,7 +96,7 @@ func FuzzParseMatrix(f *testing.F) {
 	f.Add([]byte("# c\n5.10 bullseye linux-image-cloud-amd64\nrc experimental linux-image-amd64 # x\n"))
 	f.Add([]byte("a\n../b c d\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		kernels, err := ParseMatrix("k", bytes.NewReader(text))
+		kernels, err := parseMatrix("k", bytes.NewReader(text))
 		if (err == nil) != (len(kernels) > 0) {
 			t.Fatalf("%d kernels, error %v", len(kernels), err)
 		}
@@ -115,7 +114,7 @@ func FuzzParseMatrix(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if second, err := ParseMatrix("k", strings.NewReader(again.String())); err != nil || len(second) != len(kernels) {
+		if second, err := parseMatrix("k", strings.NewReader(again.String())); err != nil || len(second) != len(kernels) {
 			t.Fatalf("%v, %v", second, err)
 		}
 	})

@@ -16,15 +16,19 @@ type repository struct {
 	dir string
 }
 
-func newRepository(t *testing.T) *repository {
+// newRepository returns a repository whose suite stable has these packages, and a fetcher from it.
+func newRepository(t *testing.T, stable ...pkg) (*repository, *testFetcher) {
 	t.Helper()
 	if err := findPrograms(); err != nil {
 		t.Skip(err)
 	}
-	return &repository{t: t, dir: t.TempDir()}
+	r := &repository{t: t, dir: t.TempDir()}
+	if len(stable) > 0 {
+		r.publish("stable", stable...)
+	}
+	return r, newFetcher(t, "file:"+r.dir, filepath.Join(t.TempDir(), "the cache"))
 }
 
-// pkg is a package of a repository.
 type pkg struct {
 	name, version string
 	depends       string
@@ -70,7 +74,6 @@ func splitPackages(release, version string) []pkg {
 	}
 }
 
-// publish replaces the content of a suite by packages.
 func (r *repository) publish(suite string, packages ...pkg) {
 	r.t.Helper()
 	var index strings.Builder
@@ -108,12 +111,6 @@ func (r *repository) build(p pkg, control string) string {
 		r.t.Fatalf("dpkg-deb: %v: %s", err, out)
 	}
 	return deb
-}
-
-// corrupt flips a bit in the middle of a package's file.
-func (r *repository) corrupt(name, version string) {
-	r.t.Helper()
-	flip(r.t, filepath.Join(r.dir, "pool", name+"_"+version+"_amd64.deb"))
 }
 
 func flip(t *testing.T, path string) {

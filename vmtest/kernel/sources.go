@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -61,11 +62,15 @@ func findMirror(etc string) (string, error) {
 		paths = append(paths, found...)
 	}
 	for _, path := range paths {
-		sources, err := readSources(path)
+		text, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 			continue
 		} else if err != nil {
 			return "", err
+		}
+		sources, err := parseSources(path, bytes.NewReader(text))
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", path, err)
 		}
 		for _, s := range sources {
 			if s.debian() {
@@ -77,19 +82,6 @@ func findMirror(etc string) (string, error) {
 		What: "no Debian mirror in the apt sources of " + etc,
 		Do:   "set " + mirrorEnv + " to the URL of one",
 	}
-}
-
-func readSources(path string) ([]source, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	sources, err := parseSources(path, f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return sources, nil
 }
 
 // parseSources parses a file of apt sources: stanzas if its name ends in .sources, otherwise lines.

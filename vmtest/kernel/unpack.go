@@ -7,17 +7,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 )
 
 // unpack creates an image from a kernel's packages in a new folder. It keeps only what a machine
 // needs: the kernel, its configuration and its modules.
-func unpack(ctx context.Context, k Kernel, records []record, debs []string, dir string, lock *os.File) error {
+func (s suite) unpack(ctx context.Context, k Kernel, records []record, debs []string, dir string) error {
 	root := filepath.Join(dir, "unpacked")
-	for _, deb := range debs {
-		c := command{name: "dpkg-deb", args: []string{"-x", deb, root}, keep: []*os.File{lock}}
-		if _, err := c.run(ctx); err != nil {
-			return err
-		}
+	if err := s.extract(ctx, debs, root); err != nil {
+		return err
 	}
 	part, _ := imagePart(records)
 	m := manifest{Name: k.Name, Suite: k.Suite, Package: k.Package, Version: part.version}
@@ -27,17 +25,12 @@ func unpack(ctx context.Context, k Kernel, records []record, debs []string, dir 
 	if err := m.arrange(root, dir); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(root); err != nil {
-		return err
-	}
-	if err := os.Mkdir(filepath.Join(dir, "usr"), 0o755); err != nil {
-		return err
-	}
-	if err := os.Symlink("../lib", filepath.Join(dir, "usr/lib")); err != nil {
+	err := errors.Join(os.RemoveAll(root), os.Mkdir(filepath.Join(dir, "usr"), 0o755), os.Symlink("../lib", filepath.Join(dir, "usr/lib")))
+	if err != nil {
 		return err
 	}
 	// Debian's packages contain no module indexes: depmod runs at installation.
-	c := command{name: "depmod", args: []string{"-b", dir, m.Release}, keep: []*os.File{lock}}
+	c := command{name: "depmod", args: []string{"-b", dir, m.Release}, keep: []*os.File{s.lock}}
 	if _, err := c.run(ctx); err != nil {
 		return err
 	}
@@ -46,6 +39,16 @@ func unpack(ctx context.Context, k Kernel, records []record, debs []string, dir 
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, manifestFile), append(raw, '\n'), 0o644)
+}
+
+func (s suite) extract(ctx context.Context, debs []string, root string) error {
+	for _, deb := range debs {
+		c := command{name: "dpkg-deb", args: []string{"-x", deb, root}, keep: []*os.File{s.lock}}
+		if _, err := c.run(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // arrange moves an image's files from their paths in the packages, which differ between Debian
@@ -102,4 +105,26 @@ func only(root string, patterns ...string) (string, error) {
 	default:
 		return "", errors.New("the packages have both " + found[0] + " and " + found[1])
 	}
+}
+
+// rootDir is the folder of an image that contains the programs named in vm.yaml, if its
+// architecture is not this machine's. They never run here.
+const rootDir = "root"
+
+// fetchUserland unpacks these programs and their dependencies below dir if they are needed.
+func (s suite) fetchUserland(ctx context.Context, dir string) (err error) {
+	if s.arch == runtime.GOARCH {
+		return nil
+	}
+	// apt verifies the packages against the signed index.
+	defer func() { err = errors.Join(err, os.RemoveAll(s.path("archives"))) }()
+	if _, err := s.apt(ctx, "", "apt-get", "-o", "Debug::NoLocking=1", "--download-only", "--yes", "--no-install-recommends", "install",
+		"btrfs-progs", "coreutils", "dash", "dmsetup", "e2fsprogs", "kmod", "mount", "nftables", "util-linux", "xfsprogs"); err != nil {
+		return s.explain(err)
+	}
+	debs, err := filepath.Glob(s.path("archives/*.deb"))
+	if err != nil {
+		return err
+	}
+	return s.extract(ctx, debs, filepath.Join(dir, rootDir))
 }
