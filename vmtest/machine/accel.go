@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kernosis/kernosis/vmtest/guest"
 	"github.com/kernosis/kernosis/vmtest/kernel"
 )
 
@@ -60,8 +59,9 @@ func FindAccel(ctx context.Context, s Spec, cacheDir string) (Accel, error) {
 	}
 	known := accelAnswer{Boot: strings.TrimSpace(string(boot))}
 	path := filepath.Join(cacheDir, "accel.json")
-	if a, ok := known.read(path); ok {
-		return a, nil
+	var kept accelAnswer
+	if raw, err := os.ReadFile(path); err == nil && json.Unmarshal(raw, &kept) == nil && kept.Boot == known.Boot && (kept.Accel == KVM || kept.Accel == TCG) {
+		return kept.Accel, nil
 	}
 	s.Accel, s.Args, s.Timeout, s.Output = KVM, nil, tryKVM, io.Discard
 	s.Config.QEMU = nil
@@ -70,33 +70,20 @@ func FindAccel(ctx context.Context, s Spec, cacheDir string) (Accel, error) {
 		return "", err
 	}
 	known.Accel = TCG
-	if err == nil && out.Ending == Finished && out.Verdict == (guest.Verdict{}) {
+	if err == nil && out.Ending == Finished && out.Verdict == (Verdict{}) {
 		known.Accel = KVM
 	}
-	return known.Accel, known.write(path)
+	raw, err := json.Marshal(known)
+	if err == nil {
+		err = os.WriteFile(path, raw, 0o600)
+	}
+	if err != nil {
+		return "", fmt.Errorf("keep what works: %w", err)
+	}
+	return known.Accel, nil
 }
 
 type accelAnswer struct {
 	Boot  string `json:"boot"`
 	Accel Accel  `json:"accel"`
-}
-
-func (a accelAnswer) read(path string) (Accel, bool) {
-	raw, err := os.ReadFile(path)
-	var kept accelAnswer
-	if err != nil || json.Unmarshal(raw, &kept) != nil || kept.Boot != a.Boot || kept.Accel != KVM && kept.Accel != TCG {
-		return "", false
-	}
-	return kept.Accel, true
-}
-
-func (a accelAnswer) write(path string) error {
-	raw, err := json.Marshal(a)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
-		return fmt.Errorf("keep what works: %w", err)
-	}
-	return nil
 }

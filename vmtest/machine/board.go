@@ -1,18 +1,14 @@
 package machine
 
-import (
-	"os/exec"
-
-	"github.com/kernosis/kernosis/vmtest/kernel"
-)
+import "github.com/kernosis/kernosis/vmtest/kernel"
 
 // board is what differs between machines by architecture.
 type board struct {
-	qemu, pkg string // the program and the Debian package that contains it
-	machine   string
-	emulated  string // the CPU model without KVM
-	console   string // device name of the kernel's console
-	args      string // kernel arguments of this architecture
+	qemu     string // the program
+	machine  string
+	emulated string // the CPU model without KVM
+	console  string // device name of the kernel's console
+	args     string // kernel arguments of this architecture
 	// ports connects ttyS1 to the chardev of the program's output, and ttyS2 to that of the report.
 	ports []string
 }
@@ -20,7 +16,7 @@ type board struct {
 func boardOf(arch string) board {
 	if arch == kernel.ARM64 {
 		return board{
-			qemu: "qemu-system-aarch64", pkg: "qemu-system-arm", machine: "virt",
+			qemu: "qemu-system-aarch64", machine: "virt",
 			emulated: "cortex-a72", // newer ones use pointer authentication, which is slow to emulate
 			console:  "ttyAMA0",
 			// The machine's built-in serial port uses another driver.
@@ -31,7 +27,7 @@ func boardOf(arch string) board {
 		}
 	}
 	return board{
-		qemu: "qemu-system-x86_64", pkg: "qemu-system-x86", machine: "q35",
+		qemu: "qemu-system-x86_64", machine: "q35",
 		emulated: "max,-cx16", // with cx16, qemu 7.2 sometimes fails in early boot
 		console:  "ttyS0",
 		// An emulated timer may be late where the host is busy, and the kernel panics: "IO-APIC
@@ -39,12 +35,4 @@ func boardOf(arch string) board {
 		args:  " no_timer_check",
 		ports: []string{"-serial", "chardev:output", "-serial", "chardev:report"},
 	}
-}
-
-func (b board) find() (string, error) {
-	path, err := exec.LookPath(b.qemu)
-	if err != nil {
-		return "", &kernel.SetupError{What: b.qemu + " is not installed", Do: "apt-get install " + b.pkg + ", or make vmtest-setup"}
-	}
-	return path, nil
 }

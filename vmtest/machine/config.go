@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -24,7 +25,7 @@ type Config struct {
 	QEMU     []string `yaml:"qemu"`     // additional arguments of qemu
 }
 
-var memorySize = regexp.MustCompile(`^([1-9][0-9]{0,5})(M|G)iB$`)
+var memorySize = regexp.MustCompile(`^[1-9][0-9]{0,5}[MG]iB$`)
 
 // LoadConfig reads a vm.yaml. Paths in it are relative to its folder; the Config's paths are
 // absolute. Errors name file and line.
@@ -77,7 +78,4 @@ func (c Config) Check() error {
 }
 
 // memoryArg returns the size in the format of qemu.
-func (c Config) memoryArg() string {
-	m := memorySize.FindStringSubmatch(c.Memory)
-	return m[1] + m[2]
-}
+func (c Config) memoryArg() string { return strings.TrimSuffix(c.Memory, "iB") }

@@ -3,5 +3,6 @@
 // works, and emulation elsewhere.
 //
 // A machine has no disk and no network: everything it needs is packed into its initramfs, under the
-// path it has on the host. Only the program's output leaves the machine.
+// path it has on the host. Only the program's output leaves the machine. [Init] is its
+// first process, and does not depend on the program.
 package machine

@@ -13,7 +13,6 @@ import (
 	"github.com/u-root/u-root/pkg/cpio"
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/guest"
 	"github.com/kernosis/kernosis/vmtest/kernel"
 )
 
@@ -23,43 +22,33 @@ type archive struct {
 	w     cpio.RecordWriter
 	inode uint64
 	made  map[string]bool // paths in the archive
+	err   error           // the first one; nothing is added after it
 }
 
-func newArchive(w io.Writer) *archive {
-	return &archive{w: cpio.Newc.Writer(w), made: map[string]bool{"/": true}}
+func (a *archive) fail(err error) {
+	if a.err == nil {
+		a.err = err
+	}
 }
 
-func (a *archive) add(path string, r cpio.Record) error {
-	if err := a.parents(path); err != nil {
-		return err
+func (a *archive) add(path string, r cpio.Record) {
+	a.dir(filepath.Dir(path))
+	if a.err != nil {
+		return
 	}
 	a.made[path] = true
 	a.inode++
 	r.Name, r.Ino = strings.TrimPrefix(path, "/"), a.inode
 	if err := a.w.WriteRecord(r); err != nil {
-		return fmt.Errorf("pack %s: %w", path, err)
+		a.err = fmt.Errorf("pack %s: %w", path, err)
 	}
-	return nil
-}
-
-func (a *archive) parents(path string) error {
-	return a.dir(filepath.Dir(path))
-}
-
-func (a *archive) symlink(path, target string) error {
-	return a.add(path, cpio.Symlink("", target))
-}
-
-func (a *archive) bytes(path string, content []byte) error {
-	return a.add(path, cpio.StaticFile("", string(content), 0o644))
 }
 
 // dir adds a folder and its parents.
-func (a *archive) dir(path string) error {
-	if a.made[path] {
-		return nil
+func (a *archive) dir(path string) {
+	if !a.made[path] {
+		a.add(path, cpio.Directory("", 0o755))
 	}
-	return a.add(path, cpio.Directory("", 0o755))
 }
 
 // onDisk resolves the symbolic links in the existing part of a path on the host: in the machine
@@ -79,151 +68,111 @@ func onDisk(path string) (string, error) {
 }
 
 // file adds a file of the host at path.
-func (a *archive) file(path, from string) error {
+func (a *archive) file(path, from string) {
 	dir, err := onDisk(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
 	path = filepath.Join(dir, filepath.Base(path))
-	if a.made[path] {
-		return nil
+	if err != nil || a.made[path] {
+		a.fail(err)
+		return
 	}
 	f, err := os.Open(from)
 	if err != nil {
-		return err
+		a.fail(err)
+		return
 	}
 	defer f.Close()
 	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = fmt.Errorf("pack %s: is no regular file", from)
+	}
 	if err != nil {
-		return err
+		a.fail(err)
+		return
 	}
-	if !st.Mode().IsRegular() {
-		return fmt.Errorf("pack %s: is no regular file", from)
-	}
-	r := cpio.Record{ReaderAt: f, Info: cpio.Info{Mode: unix.S_IFREG | uint64(st.Mode().Perm()), NLink: 1, FileSize: uint64(st.Size())}}
-	return a.add(path, r)
+	a.add(path, cpio.Record{ReaderAt: f, Info: cpio.Info{Mode: unix.S_IFREG | uint64(st.Mode().Perm()), NLink: 1, FileSize: uint64(st.Size())}})
 }
 
 // program adds an executable of the host at path, and its libraries at their own paths.
-func (a *archive) program(path, from string) error {
+func (a *archive) program(path, from string) {
 	libs, err := libraries(from)
-	if err != nil {
-		return err
-	}
+	a.fail(err)
 	for _, l := range libs {
-		if err := a.file(l, l); err != nil {
-			return err
-		}
+		a.file(l, l)
 	}
-	return a.file(path, from)
+	a.file(path, from)
 }
 
-// tree adds a folder and everything below it.
-func (a *archive) tree(dir string) error {
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+func (a *archive) tree(dir string) {
+	a.fail(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir():
-			return nil
 		case d.Type()&fs.ModeSymlink != 0:
 			target, err := os.Readlink(path)
 			if err != nil {
 				return err
 			}
-			return a.symlink(path, target)
+			a.add(path, cpio.Symlink("", target))
 		case d.Type().IsRegular():
-			return a.file(path, path)
-		default:
-			return nil
+			a.file(path, path)
 		}
-	})
+		return nil
+	}))
 }
 
-// rootLinks adds the host's links of a merged /usr, because programs refer to their libraries
-// through them.
-func (a *archive) rootLinks() error {
+func (s Spec) initramfs(w io.Writer, p plan) error {
+	a := &archive{w: cpio.Newc.Writer(w), made: map[string]bool{"/": true}}
+	// The host's links of a merged /usr, because programs refer to their libraries through them.
 	for _, name := range []string{"/bin", "/sbin", "/lib", "/lib64"} {
-		target, err := os.Readlink(name)
-		if err != nil {
-			continue // a real folder, or missing
-		}
-		if err := a.symlink(name, target); err != nil {
-			return err
+		if target, err := os.Readlink(name); err == nil { // otherwise a real folder, or missing
+			a.add(name, cpio.Symlink("", target))
 		}
 	}
-	return nil
-}
-
-func (a *archive) close() error { return cpio.WriteTrailer(a.w) }
-
-// initramfs writes the machine's initramfs.
-func (s Spec) initramfs(w io.Writer, plan guest.Plan) error {
-	a := newArchive(w)
-	if err := a.rootLinks(); err != nil {
-		return err
+	a.add(consolePath, cpio.CharDev("", 0o600, 5, 1))
+	a.program(initPath, s.Init)
+	if len(p.Args) > 0 {
+		s.userland(a, &p)
 	}
-	if err := a.add(guest.Console, cpio.CharDev("", 0o600, 5, 1)); err != nil {
-		return err
+	raw, err := json.Marshal(p)
+	a.fail(err)
+	a.add(planPath, cpio.StaticFile("", string(raw), 0o644))
+	if a.err != nil {
+		return a.err
 	}
-	if err := a.program(guest.InitPath, s.Init); err != nil {
-		return err
-	}
-	if len(plan.Args) > 0 {
-		if err := s.userland(a, &plan); err != nil {
-			return err
-		}
-	}
-	raw, err := json.Marshal(plan)
-	if err != nil {
-		return err
-	}
-	if err := a.bytes(guest.PlanPath, raw); err != nil {
-		return err
-	}
-	return a.close()
+	return cpio.WriteTrailer(a.w)
 }
 
 // userland adds what the program needs and completes the plan.
-func (s Spec) userland(a *archive, plan *guest.Plan) error {
-	if err := a.program(plan.Args[0], plan.Args[0]); err != nil {
-		return err
-	}
+func (s Spec) userland(a *archive, p *plan) {
+	a.program(p.Args[0], p.Args[0])
 	for _, name := range s.Config.Programs {
-		if err := s.program(a, name); err != nil {
-			return err
-		}
+		a.fail(s.program(a, name))
 	}
 	for _, f := range s.Config.Files {
 		from := f
 		if s.Kernel.Root != "" {
 			from += "-" + s.Kernel.Arch()
 		}
-		if err := a.file(f, from); errors.Is(err, fs.ErrNotExist) {
-			return &kernel.SetupError{What: from + " does not exist", Do: "make vmtest-tools"}
-		} else if err != nil {
-			return err
+		if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
+			a.fail(&kernel.SetupError{What: from + " does not exist", Do: "make vmtest-tools"})
 		}
+		a.file(f, from)
 	}
-	if err := a.dir(plan.Dir); err != nil {
-		return err
+	a.dir(p.Dir)
+	testdata := filepath.Join(p.Dir, "testdata")
+	if st, err := os.Stat(testdata); err == nil && st.IsDir() {
+		a.tree(testdata)
 	}
-	if testdata := filepath.Join(plan.Dir, "testdata"); isDir(testdata) {
-		if err := a.tree(testdata); err != nil {
-			return err
-		}
-	}
-	return s.modules(a, plan)
+	a.fail(s.modules(a, p))
 }
 
-// program adds a program for the machine's architecture.
 func (s Spec) program(a *archive, name string) error {
 	if s.Kernel.Root == "" {
 		path, err := kernel.FindProgram(name)
-		if err != nil {
-			return err
+		if err == nil {
+			a.program(path, path)
 		}
-		return a.program(path, path)
+		return err
 	}
 	f := foreign{s.Kernel.Root}
 	path, err := f.find(name)
@@ -231,30 +180,15 @@ func (s Spec) program(a *archive, name string) error {
 		return err
 	}
 	libs, err := f.libraries(path)
-	if err != nil {
-		return err
-	}
 	for _, l := range append(libs, path) {
-		if err := a.file(l, filepath.Join(f.root, l)); err != nil {
-			return err
-		}
+		a.file(l, filepath.Join(f.root, l))
 	}
-	return nil
-}
-
-func isFile(path string) bool {
-	st, err := os.Stat(path)
-	return err == nil && st.Mode().IsRegular()
-}
-
-func isDir(path string) bool {
-	st, err := os.Stat(path)
-	return err == nil && st.IsDir()
+	return err
 }
 
 // modules adds the kernel's modules, their index and its configuration, and adds the modules to
 // load to the plan.
-func (s Spec) modules(a *archive, plan *guest.Plan) error {
+func (s Spec) modules(a *archive, p *plan) error {
 	root := filepath.Join("/lib/modules", s.Kernel.Release)
 	names := append([]string{}, s.Config.Modules...)
 	for _, m := range s.Config.Load {
@@ -265,7 +199,7 @@ func (s Spec) modules(a *archive, plan *guest.Plan) error {
 			return err
 		}
 		if len(missing) == 0 {
-			plan.Modules = append(plan.Modules, m)
+			p.Modules = append(p.Modules, m)
 		}
 	}
 	files, _, err := s.Kernel.Modules(names)
@@ -280,12 +214,8 @@ func (s Spec) modules(a *archive, plan *guest.Plan) error {
 		files = append(files, filepath.Base(path))
 	}
 	for _, f := range files {
-		if err := a.file(filepath.Join(root, f), filepath.Join(s.Kernel.ModulesDir, f)); err != nil {
-			return err
-		}
+		a.file(filepath.Join(root, f), filepath.Join(s.Kernel.ModulesDir, f))
 	}
-	if s.Kernel.Config == "" {
-		return nil
-	}
-	return a.file("/boot/config-"+s.Kernel.Release, s.Kernel.Config)
+	a.file("/boot/config-"+s.Kernel.Release, s.Kernel.Config)
+	return nil
 }

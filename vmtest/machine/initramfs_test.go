@@ -12,42 +12,38 @@ import (
 
 	"github.com/u-root/u-root/pkg/cpio"
 
-	"github.com/kernosis/kernosis/vmtest/guest"
 	"github.com/kernosis/kernosis/vmtest/kernel"
 )
 
 // unpack reads an archive: content by path, and symbolic links as "→ target".
 func unpack(t *testing.T, raw []byte) map[string]string {
 	t.Helper()
-	r := cpio.Newc.Reader(bytes.NewReader(raw))
 	files := map[string]string{}
-	for {
-		rec, err := r.ReadRecord()
-		if errors.Is(err, io.EOF) || err == nil && rec.Name == cpio.Trailer {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	err := cpio.ForEachRecord(cpio.Newc.Reader(bytes.NewReader(raw)), func(rec cpio.Record) error {
 		content := ""
 		if rec.ReaderAt != nil {
 			b, err := io.ReadAll(io.NewSectionReader(rec, 0, int64(rec.FileSize)))
 			if err != nil {
-				t.Fatal(err)
+				return err
 			}
 			content = string(b)
 		}
 		if rec.Mode&cpio.S_IFMT == cpio.S_IFLNK {
 			content = "→ " + content
 		}
-		if _, twice := files[rec.Name]; twice {
+		if has(files, rec.Name) {
 			t.Errorf("%s is packed twice", rec.Name)
 		}
-		if dir := filepath.Dir(rec.Name); dir != "." && files[dir] == "" && !has(files, dir) {
+		if dir := filepath.Dir(rec.Name); dir != "." && !has(files, dir) {
 			t.Errorf("%s comes before its folder", rec.Name)
 		}
 		files[rec.Name] = content
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	return files
 }
 
 func has(files map[string]string, name string) bool {
@@ -67,7 +63,7 @@ func write(t *testing.T, path, content string) string {
 }
 
 // testSpec returns a machine whose kernel has no modules.
-func testSpec(t *testing.T) (Spec, guest.Plan) {
+func testSpec(t *testing.T) (Spec, plan) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -81,19 +77,19 @@ func testSpec(t *testing.T) (Spec, guest.Plan) {
 		Kernel: kernel.Image{Release: "1.2.3-test", ModulesDir: filepath.Join(dir, "modules"), Config: write(t, filepath.Join(dir, "config"), "CONFIG_A=y\n")},
 		Init:   self,
 	}
-	return s, guest.Plan{Args: []string{self, "-test.v"}, Dir: filepath.Join(dir, "pkg"), Cgroup: guest.CgroupV2}
+	return s, plan{Args: []string{self, "-test.v"}, Dir: filepath.Join(dir, "pkg"), Cgroup: CgroupV2}
 }
 
 func TestInitramfsHoldsWhatTheProgramNeeds(t *testing.T) {
-	s, plan := testSpec(t)
-	data := write(t, filepath.Join(plan.Dir, "testdata", "deep", "a.txt"), "seven")
-	if err := os.Symlink("a.txt", filepath.Join(plan.Dir, "testdata", "deep", "link")); err != nil {
+	s, p := testSpec(t)
+	data := write(t, filepath.Join(p.Dir, "testdata", "deep", "a.txt"), "seven")
+	if err := os.Symlink("a.txt", filepath.Join(p.Dir, "testdata", "deep", "link")); err != nil {
 		t.Fatal(err)
 	}
 	s.Config.Programs = []string{"sh"}
 	s.Config.Files = []string{write(t, filepath.Join(t.TempDir(), "extra"), "more")}
 	var raw bytes.Buffer
-	if err := s.initramfs(&raw, plan); err != nil {
+	if err := s.initramfs(&raw, p); err != nil {
 		t.Fatal(err)
 	}
 	files := unpack(t, raw.Bytes())
@@ -115,7 +111,7 @@ func TestInitramfsHoldsWhatTheProgramNeeds(t *testing.T) {
 			t.Errorf("%s: %q (%v), want %q", name, got, ok, want)
 		}
 	}
-	for _, path := range []string{guest.InitPath, s.Init, "/dev/console", plan.Dir} {
+	for _, path := range []string{initPath, s.Init, "/dev/console", p.Dir} {
 		if !has(files, strings.TrimPrefix(path, "/")) {
 			t.Errorf("%s is missing", path)
 		}
@@ -137,7 +133,7 @@ func TestInitramfsHoldsWhatTheProgramNeeds(t *testing.T) {
 	if target, err := os.Readlink("/lib"); err == nil && files["lib"] != "→ "+target {
 		t.Errorf("lib is %q, on the host a link to %s", files["lib"], target)
 	}
-	if !strings.Contains(files[strings.TrimPrefix(guest.PlanPath, "/")], `"-test.v"`) {
+	if !strings.Contains(files[strings.TrimPrefix(planPath, "/")], `"-test.v"`) {
 		t.Errorf("plan: %s", files["vmrun.json"])
 	}
 }
@@ -147,9 +143,9 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		"no-such-program": func(s *Spec) { s.Config.Programs = []string{"no-such-program"} },
 		"/no/such/file":   func(s *Spec) { s.Config.Files = []string{"/no/such/file"} },
 	} {
-		s, plan := testSpec(t)
+		s, p := testSpec(t)
 		breakIt(&s)
-		err := s.initramfs(io.Discard, plan)
+		err := s.initramfs(io.Discard, p)
 		if setup := (*kernel.SetupError)(nil); !errors.As(err, &setup) || !strings.Contains(err.Error(), what) || setup.Do == "" {
 			t.Errorf("%s: %v, want what to do about it", what, err)
 		}

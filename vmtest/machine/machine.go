@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/process"
-	"github.com/kernosis/kernosis/vmtest/guest"
 	"github.com/kernosis/kernosis/vmtest/kernel"
 )
 
@@ -24,8 +23,8 @@ import (
 type Spec struct {
 	Kernel kernel.Image
 	Config Config
-	Init   string // the executable that calls guest.Main
-	Cgroup string // guest.CgroupV1 or guest.CgroupV2
+	Init   string // the executable that calls Init
+	Cgroup string // CgroupV1 or CgroupV2
 	Accel  Accel
 
 	Args []string // an executable on this host and its arguments; if empty, boot and power off
@@ -39,9 +38,9 @@ type Spec struct {
 // Outcome is how a machine ended.
 type Outcome struct {
 	Ending  Ending
-	Verdict guest.Verdict // how the program ended; only for Finished
-	Console string        // the last lines of the kernel's console
-	Reason  string        // why it died, in the kernel's words; only for Died
+	Verdict Verdict // how the program ended; only for Finished
+	Console string  // the last lines of the kernel's console
+	Reason  string  // why it died, in the kernel's words; only for Died
 	Took    time.Duration
 }
 
@@ -55,10 +54,6 @@ const (
 	Died                   // the machine ended without reporting on the program: a kernel panic
 )
 
-func (e Ending) String() string {
-	return [...]string{Finished: "finished", TimedOut: "timed out", Died: "died"}[e]
-}
-
 // switchOff is how long a machine may take to power off after its program has ended.
 const switchOff = 15 * time.Second
 
@@ -70,14 +65,14 @@ func (s Spec) Run(ctx context.Context) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer os.RemoveAll(dir)
-	plan := guest.Plan{Cgroup: s.Cgroup, Args: s.Args, Env: s.Env, Dir: s.Dir}
-	if err := s.writeInitramfs(filepath.Join(dir, "initramfs"), plan); err != nil {
+	p := plan{Cgroup: s.Cgroup, Args: s.Args, Env: s.Env, Dir: s.Dir}
+	if err := s.writeInitramfs(filepath.Join(dir, "initramfs"), p); err != nil {
 		return Outcome{}, err
 	}
 	return s.boot(ctx, dir)
 }
 
-func (s Spec) writeInitramfs(path string, plan guest.Plan) (err error) {
+func (s Spec) writeInitramfs(path string, p plan) (err error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
@@ -91,7 +86,7 @@ func (s Spec) writeInitramfs(path string, plan guest.Plan) (err error) {
 			}
 		}
 	}()
-	return s.initramfs(f, plan)
+	return s.initramfs(f, p)
 }
 
 func (s Spec) boot(ctx context.Context, dir string) (Outcome, error) {
@@ -114,25 +109,21 @@ func (s Spec) boot(ctx context.Context, dir string) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, fmt.Errorf("start qemu: %w", err)
 	}
-	reported := make(chan *guest.Verdict, 1)
+	reported := make(chan *Verdict, 1)
 	go func() {
 		defer close(reported)
-		var v guest.Verdict
+		var v Verdict
 		if json.NewDecoder(verdicts).Decode(&v) == nil {
 			reported <- &v
 		}
 	}()
-	out := Outcome{}
 	verdict, ok := <-reported
 	if ok {
 		// Wait for the power-off, which flushes the console, but not for long.
-		stop := time.AfterFunc(switchOff, cancel)
-		err = cmd.Wait()
-		stop.Stop()
-	} else {
-		err = cmd.Wait()
+		defer time.AfterFunc(switchOff, cancel).Stop()
 	}
-	out.Took = time.Since(began)
+	err = cmd.Wait()
+	out := Outcome{Took: time.Since(began)}
 	out.Console, out.Reason = readConsole(filepath.Join(dir, "console"))
 	switch {
 	case ok:
@@ -149,10 +140,9 @@ func (s Spec) boot(ctx context.Context, dir string) (Outcome, error) {
 	return out, nil
 }
 
-// command returns qemu with all its arguments.
 func (s Spec) command(ctx context.Context, dir string) (*exec.Cmd, error) {
 	board := boardOf(s.Kernel.Arch())
-	qemu, err := board.find()
+	qemu, err := kernel.FindProgram(board.qemu)
 	if err != nil {
 		return nil, err
 	}
@@ -174,5 +164,5 @@ func (s Spec) command(ctx context.Context, dir string) (*exec.Cmd, error) {
 // kernelArgs make a kernel end the machine instead of continuing after a fault, keep it quiet, and
 // skip what only costs time under emulation (self-tests of the crypto modules, mitigations for the
 // host's CPU).
-const kernelArgs = "rdinit=" + guest.InitPath + " panic=-1 oops=panic quiet loglevel=5 " +
+const kernelArgs = "rdinit=" + initPath + " panic=-1 oops=panic quiet loglevel=5 " +
 	"mitigations=off cryptomgr.notests tsc=unstable random.trust_cpu=on raid=noautodetect"

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -22,10 +23,10 @@ var library = regexp.MustCompile(`(?m)^\s*(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$`)
 // foreign locates programs of another architecture in a folder that is laid out like their root.
 type foreign struct{ root string }
 
-// find returns the path of a program relative to the root.
 func (f foreign) find(name string) (string, error) {
 	for _, dir := range []string{"/usr/bin", "/usr/sbin"} {
-		if path := filepath.Join(dir, name); isFile(filepath.Join(f.root, path)) {
+		path := filepath.Join(dir, name)
+		if st, err := os.Stat(filepath.Join(f.root, path)); err == nil && st.Mode().IsRegular() {
 			return path, nil
 		}
 	}

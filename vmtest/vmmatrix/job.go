@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,7 +85,6 @@ func (w workshop) build(ctx context.Context, s suite, arch string) error {
 	return nil
 }
 
-// outcome is the result of a job.
 type outcome struct {
 	job
 	*results
@@ -129,18 +129,7 @@ func (w workshop) read(ctx context.Context, j job) (outcome, error) {
 	return out, nil
 }
 
-// whole reports whether the job has results and nothing failed.
-func (o outcome) whole() bool {
-	if o.results == nil {
-		return false
-	}
-	for _, c := range o.cells {
-		if c.state == failed {
-			return false
-		}
-	}
-	return true
-}
+func (o outcome) whole() bool { return o.results != nil && len(o.failures()) == 0 }
 
 // do runs a job to completion. It returns an error if no machine could be started.
 func (w workshop) do(ctx context.Context, j job) (outcome, error) {
@@ -171,7 +160,7 @@ func (w workshop) do(ctx context.Context, j job) (outcome, error) {
 // vmrun's exit code and its last line.
 func (w workshop) machine(ctx context.Context, j job, r *reader) (code int, why string, err error) {
 	machineTimeout, testTimeout := j.limits()
-	args := []string{"-kernel", j.kernel.Name, "-cgroup", j.suite.cgroup, "-timeout", machineTimeout.String()}
+	args := []string{"-kernel", j.kernel.Name, "-cgroup", cmp.Or(j.suite.cgroup, "v2"), "-timeout", machineTimeout.String()}
 	for _, m := range j.suite.load {
 		args = append(args, "-load", m)
 	}

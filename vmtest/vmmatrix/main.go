@@ -53,7 +53,6 @@ type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-// command is the parsed command line.
 type command struct {
 	verb, kernels, stem, report string
 	again                       bool
@@ -174,7 +173,6 @@ func (c command) check(kernels []kernel.Kernel) error {
 	return nil
 }
 
-// run runs all jobs and prints the table.
 func (c command) run(ctx context.Context, kernels []kernel.Kernel, images []kernel.Image) (failures int, err error) {
 	w, err := newWorkshop()
 	if err != nil {
@@ -232,7 +230,7 @@ func (c command) run(ctx context.Context, kernels []kernel.Kernel, images []kern
 	if c.report == "" {
 		return n, nil
 	}
-	return n, t.save(c.report)
+	return n, os.WriteFile(c.report, []byte(t.markdown()), 0o644)
 }
 
 func newWorkshop() (workshop, error) {
@@ -249,7 +247,6 @@ func newWorkshop() (workshop, error) {
 	return w, os.MkdirAll(filepath.Join(w.dir, "bin"), 0o755)
 }
 
-// plan returns the jobs in the order of the kernels.
 func (c command) plan(kernels []kernel.Kernel) []job {
 	var jobs []job
 	for _, k := range kernels {
@@ -264,25 +261,14 @@ func (c command) plan(kernels []kernel.Kernel) []job {
 	return jobs
 }
 
-// print prints the result of a job.
 func (o outcome) print() {
 	var bad []string
-	for _, k := range o.order {
-		if c := o.cells[k]; c.state == failed {
-			bad = append(bad, fmt.Sprintf("    %s, %s: %s\n", k.stem, k.fault, c.reason))
-		}
+	for _, k := range o.failures() {
+		bad = append(bad, fmt.Sprintf("    %s, %s: %s\n", k.stem, k.fault, o.cells[k].reason))
 	}
 	how := "ok"
 	if len(bad) > 0 {
 		how = "FAIL"
 	}
 	fmt.Printf("%-4s %-16s %-24s %s\n%s", how, o.kernel.Name, o.suite.name, o.took.Round(time.Second), strings.Join(bad, ""))
-}
-
-func (t table) save(path string) (err error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(t.markdown(f), f.Close())
 }

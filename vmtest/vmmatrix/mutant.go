@@ -16,7 +16,6 @@ import (
 // "Stem: NAME" and "Right: what the code should say".
 const mutantsDir = "vmtest/mutants"
 
-// mutant is one such patch.
 type mutant struct {
 	name, stem, right string
 	patch             string // absolute path
@@ -136,10 +135,8 @@ func (w workshop) faults(ctx context.Context, stem string, k kernel.Kernel) (red
 	if len(out.order) == 0 {
 		return nil, fmt.Errorf("no fault of stem %s was run; see %s", stem, out.log)
 	}
-	for _, row := range out.order {
-		if out.cells[row].state == failed {
-			red = append(red, row.stem+" "+row.fault)
-		}
+	for _, row := range out.failures() {
+		red = append(red, row.stem+" "+row.fault)
 	}
 	return red, nil
 }

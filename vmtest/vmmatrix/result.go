@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,7 +20,6 @@ const (
 	failed
 )
 
-// cell is the result of one row on one kernel.
 type cell struct {
 	state  state
 	reason string // for notApplicable the kernel option; for failed the first failed test and its error
@@ -35,8 +35,6 @@ type results struct {
 	skipped []string // "test: reason" of tests skipped for a reason other than n/a
 }
 
-func newResults() *results { return &results{cells: map[key]cell{}} }
-
 func (r *results) set(k key, c cell) {
 	old, ok := r.cells[k]
 	if !ok {
@@ -47,6 +45,15 @@ func (r *results) set(k key, c cell) {
 	}
 }
 
+func (r *results) failures() (rows []key) {
+	for _, k := range r.order {
+		if r.cells[k].state == failed {
+			rows = append(rows, k)
+		}
+	}
+	return rows
+}
+
 // testEvent is a line of go tool test2json.
 type testEvent struct {
 	Action string
@@ -54,10 +61,10 @@ type testEvent struct {
 	Output string
 }
 
-// skipReason matches what a skipped test printed: "file_test.go:12: why".
+// testMessage matches what a test printed with its place: "file_test.go:12: why".
 var (
-	skipReason = regexp.MustCompile(`^\s*\S+\.go:\d+: (.*)`)
-	needed     = regexp.MustCompile(`^n/a: (CONFIG_[A-Z0-9_]+) is not set$`)
+	testMessage = regexp.MustCompile(`^\s*\S+\.go:\d+: (.*)`)
+	needed      = regexp.MustCompile(`^n/a: (CONFIG_[A-Z0-9_]+) is not set$`)
 )
 
 // reader converts test2json's lines to results.
@@ -70,7 +77,7 @@ type reader struct {
 }
 
 func newReader(s suite, log io.Writer) *reader {
-	return &reader{suite: s, results: newResults(), running: map[string]bool{}, said: map[string][]string{}, log: log}
+	return &reader{suite: s, results: &results{cells: map[key]cell{}}, running: map[string]bool{}, said: map[string][]string{}, log: log}
 }
 
 func (r *reader) read(stream io.Reader) error {
@@ -112,8 +119,7 @@ func (r *reader) event(e testEvent) error {
 }
 
 func (r *reader) ended(test, how string) {
-	stem, fault, ok := r.suite.row(test)
-	k := key{stem, fault}
+	k, ok := r.suite.row(test)
 	switch how {
 	case "pass":
 		if ok {
@@ -121,14 +127,15 @@ func (r *reader) ended(test, how string) {
 		}
 	case "fail":
 		// A test without a row fails because of one of its subtests, or by itself.
-		if !ok && !r.failedBelow(test) {
-			k, ok = key{strings.ToLower(strings.TrimPrefix(test, "Test")), "set-up"}, true
+		if r.failedBelow(test) {
+			return
 		}
-		if ok && !r.failedBelow(test) {
-			r.results.set(k, cell{failed, test + ": " + r.lastWords(test)})
+		if !ok {
+			k = key{strings.ToLower(strings.TrimPrefix(test, "Test")), "set-up"}
 		}
+		r.results.set(k, cell{failed, test + ": " + message(slices.All(r.said[test]), "no error reported")})
 	case "skip":
-		reason := r.skipReason(test)
+		reason := message(slices.Backward(r.said[test]), "without a reason")
 		if m := needed.FindStringSubmatch(reason); m != nil && ok {
 			r.results.set(k, cell{notApplicable, m[1]})
 			return
@@ -138,47 +145,29 @@ func (r *reader) ended(test, how string) {
 }
 
 func (r *reader) failedBelow(test string) bool {
-	for _, c := range r.results.cells {
-		if c.state == failed && strings.HasPrefix(c.reason, test+"/") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.results.failures(), func(k key) bool {
+		return strings.HasPrefix(r.results.cells[k].reason, test+"/")
+	})
 }
 
-func (r *reader) skipReason(test string) string {
-	for _, line := range slices.Backward(r.said[test]) {
-		if m := skipReason.FindStringSubmatch(line); m != nil {
+// message returns the first of the lines that is a message of a test.
+func message(lines iter.Seq2[int, string], none string) string {
+	for _, line := range lines {
+		if m := testMessage.FindStringSubmatch(line); m != nil {
 			return m[1]
 		}
 	}
-	return "without a reason"
-}
-
-// lastWords returns the first error that a failed test printed.
-func (r *reader) lastWords(test string) string {
-	for _, line := range r.said[test] {
-		if m := skipReason.FindStringSubmatch(line); m != nil {
-			return m[1]
-		}
-	}
-	return "no error reported"
+	return none
 }
 
 // end completes the results after the machine has ended with an exit code.
 func (r *reader) end(code int, why string) {
 	for test := range r.running {
-		if stem, fault, ok := r.suite.row(test); ok {
-			r.results.set(key{stem, fault}, cell{failed, test + ": " + why})
+		if k, ok := r.suite.row(test); ok {
+			r.results.set(k, cell{failed, test + ": " + why})
 		}
 	}
-	failures := 0
-	for _, c := range r.results.cells {
-		if c.state == failed {
-			failures++
-		}
-	}
-	if code != 0 && failures == 0 {
+	if code != 0 && len(r.results.failures()) == 0 {
 		r.results.set(key{r.suite.name, "the machine"}, cell{failed, why})
 	}
 	if n := len(r.results.skipped); n > r.suite.skips {

@@ -12,7 +12,6 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernel"
 )
 
-// table is the table kernel × fault.
 type table struct {
 	kernels []kernel.Image
 	rows    []key
@@ -101,7 +100,6 @@ func (t table) grid() (lines [][]string, n notes) {
 	return lines, n
 }
 
-// print writes the table for a terminal.
 func (t table) print(w io.Writer) error {
 	lines, notes := t.grid()
 	cells := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
@@ -129,8 +127,8 @@ func joined(lines [][]string) (all [][]string) {
 	return all
 }
 
-// markdown writes the page docs/kernels.md.
-func (t table) markdown(w io.Writer) error {
+// markdown returns the page docs/kernels.md.
+func (t table) markdown() string {
 	var b strings.Builder
 	b.WriteString(pageHead)
 	b.WriteString("| name | release | package | version |\n|---|---|---|---|\n")
@@ -158,8 +156,7 @@ func (t table) markdown(w io.Writer) error {
 			fmt.Fprintf(&b, "- %s (%s)\n", escape(s), strings.Join(t.skipped[s], ", "))
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 const pageHead = `# Kernels

@@ -28,7 +28,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/guest"
 	"github.com/kernosis/kernosis/vmtest/kernel"
 	"github.com/kernosis/kernosis/vmtest/machine"
 )
@@ -42,7 +41,7 @@ const (
 
 func main() {
 	if os.Getpid() == 1 {
-		guest.Main()
+		machine.Init()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
@@ -72,7 +71,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		f.PrintDefaults()
 	}
 	f.StringVar(&o.kernel, "kernel", "", "`name` of a fetched kernel, or the first numbers of its release")
-	f.StringVar(&o.cgroup, "cgroup", guest.CgroupV2, "`version` of the control groups: v1 or v2")
+	f.StringVar(&o.cgroup, "cgroup", machine.CgroupV2, "`version` of the control groups: v1 or v2")
 	f.DurationVar(&o.timeout, "timeout", 0, "for the whole machine (default: the binary's -test.timeout and two minutes)")
 	f.IntVar(&o.cpus, "cpus", 0, "CPUs of the machine, up to 64 (default: as in the machine's file)")
 	f.StringVar(&o.memory, "memory", "", "`size` of the machine's memory, such as 3GiB (default: as in the machine's file)")
@@ -98,8 +97,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, errors.New("-kernel is missing")
 	case len(o.args) == 0:
 		return o, errors.New("no program to run")
-	case o.cgroup != guest.CgroupV1 && o.cgroup != guest.CgroupV2:
-		return o, fmt.Errorf("-cgroup %q, want %s or %s", o.cgroup, guest.CgroupV1, guest.CgroupV2)
+	case o.cgroup != machine.CgroupV1 && o.cgroup != machine.CgroupV2:
+		return o, fmt.Errorf("-cgroup %q, want %s or %s", o.cgroup, machine.CgroupV1, machine.CgroupV2)
 	}
 	return o, o.checkTestFlags()
 }
@@ -151,7 +150,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	return explain(out, spec, o.console, stderr)
 }
 
-// spec returns the machine that the options describe.
 func (o options) spec(ctx context.Context) (machine.Spec, error) {
 	cacheDir, err := kernel.CacheDir()
 	if err != nil {
@@ -205,24 +203,18 @@ func (o options) spec(ctx context.Context) (machine.Spec, error) {
 
 // findConfig returns the vm.yaml of a folder, or of the enclosing module.
 func findConfig(dir string) (string, error) {
-	if path := filepath.Join(dir, "vm.yaml"); exists(path) {
-		return path, nil
-	}
-	for d := dir; ; d = filepath.Dir(d) {
-		if exists(filepath.Join(d, "go.mod")) {
-			if path := filepath.Join(d, "vmtest", "vm.yaml"); exists(path) {
-				return path, nil
-			}
-		}
-		if d == filepath.Dir(d) {
-			return "", fmt.Errorf("no vm.yaml in %s and no vmtest/vm.yaml in its module", dir)
+	paths := []string{filepath.Join(dir, "vm.yaml")}
+	for d, last := dir, ""; d != last; d, last = filepath.Dir(d), d {
+		if _, err := os.Stat(filepath.Join(d, "go.mod")); err == nil {
+			paths = append(paths, filepath.Join(d, "vmtest", "vm.yaml"))
 		}
 	}
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
+	for _, path := range paths {
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("no vm.yaml in %s and no vmtest/vm.yaml in its module", dir)
 }
 
 // environment returns the program's environment: the variables for Go and Kernosis, and none that
@@ -241,23 +233,14 @@ func environment(host []string) []string {
 // explain turns an outcome into an exit code and, unless the program ended by itself, prints an
 // explanation.
 func explain(out machine.Outcome, s machine.Spec, console bool, stderr io.Writer) (int, error) {
-	show := func() {
+	if console || out.Ending != machine.Finished {
 		fmt.Fprintf(stderr, "vmrun: the last lines of the console of %s:\n%s\n", s.Kernel.Release, out.Console)
-	}
-	if console {
-		show()
 	}
 	took := out.Took.Round(100 * time.Millisecond)
 	switch {
 	case out.Ending == machine.TimedOut:
-		if !console {
-			show()
-		}
 		return exitTimeout, fmt.Errorf("timed out: the machine (%s, %s) was still running after %s", s.Kernel.Release, s.Accel, took)
 	case out.Ending == machine.Died:
-		if !console {
-			show()
-		}
 		return exitDied, fmt.Errorf("the machine (%s, %s) died after %s: %s", s.Kernel.Release, s.Accel, took, cmp.Or(out.Reason, "it ended without a word"))
 	case out.Verdict.Error != "":
 		return exitSetup, fmt.Errorf("the machine (%s) could not run the program: %s", s.Kernel.Release, out.Verdict.Error)

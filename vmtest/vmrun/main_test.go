@@ -13,15 +13,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/guest"
 	"github.com/kernosis/kernosis/vmtest/kernel"
+	"github.com/kernosis/kernosis/vmtest/machine"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // This binary is also the machine's first process and the program in it.
 func TestMain(m *testing.M) {
 	if os.Getpid() == 1 {
-		guest.Main()
+		machine.Init()
 	}
 	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], payload) {
 		os.Exit(inMachine(strings.TrimPrefix(os.Args[1], payload)))
@@ -66,7 +66,6 @@ func inMachine(what string) int {
 	return 99
 }
 
-// oldest returns a kernel that has been fetched.
 func oldest(t *testing.T) string {
 	t.Helper()
 	testall.Only(t)
@@ -87,7 +86,6 @@ func oldest(t *testing.T) string {
 	return ""
 }
 
-// chdir changes to a temporary folder with a vm.yaml.
 func chdir(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()

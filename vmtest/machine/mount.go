@@ -1,4 +1,4 @@
-package guest
+package machine
 
 import (
 	"errors"
