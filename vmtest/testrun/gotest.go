@@ -32,70 +32,51 @@ const (
 	plainTests = "Alloc|ForgedLines|RandomRuns"
 )
 
-// packages are packages of a run, grouped by how they are tested.
-type packages struct {
-	race  []string // with goroutines: under the race detector
-	plain []string // without goroutines
-	both  []string // those in race that also have tests to run without the race detector
-}
-
-// only returns the group with just the given package.
-func (p packages) only(pkg string) packages {
-	one := func(list []string) []string {
-		if slices.Contains(list, pkg) {
-			return []string{pkg}
-		}
-		return nil
-	}
-	return packages{race: one(p.race), plain: one(p.plain), both: one(p.both)}
-}
-
 // goPackage is what go list reports of a package.
 type goPackage struct {
 	ImportPath, Dir                                    string
 	GoFiles, TestGoFiles, XTestGoFiles, IgnoredGoFiles []string
 	TestImports, XTestImports                          []string
+
+	race bool // has goroutines, and runs under the race detector
 }
 
-// list returns the packages with tests that need the kernel to themselves, and the others.
-func list(ctx context.Context, patterns []string) (kernel, others packages, err error) {
+// kernel reports whether tests of the package need the kernel to themselves.
+func (p goPackage) kernel() bool {
+	return slices.Contains(p.TestImports, lockPackage) || slices.Contains(p.XTestImports, lockPackage)
+}
+
+func list(ctx context.Context, patterns []string) (all []goPackage, err error) {
 	const fields = "-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles,IgnoredGoFiles,TestImports,XTestImports"
 	cmd := exec.CommandContext(ctx, "go", append([]string{"list", fields}, patterns...)...)
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
 	if err != nil {
-		return kernel, others, fmt.Errorf("go list: %w: %s", err, strings.TrimSpace(complaints.String()))
+		return nil, fmt.Errorf("go list: %w: %s", err, strings.TrimSpace(complaints.String()))
 	}
 	for dec := json.NewDecoder(bytes.NewReader(out)); dec.More(); {
 		var p goPackage
 		if err := dec.Decode(&p); err != nil {
-			return kernel, others, fmt.Errorf("go list: %w", err)
+			return nil, fmt.Errorf("go list: %w", err)
 		}
-		some := &others
-		if slices.Contains(p.TestImports, lockPackage) || slices.Contains(p.XTestImports, lockPackage) {
-			some = &kernel
+		if p.race, err = p.concurrent(); err != nil {
+			return nil, err
 		}
-		concurrent, err := p.concurrent()
-		if err != nil {
-			return kernel, others, err
-		}
-		if !concurrent {
-			some.plain = append(some.plain, p.ImportPath)
-			continue
-		}
-		some.race = append(some.race, p.ImportPath)
-		if slices.Contains(p.IgnoredGoFiles, raceFile) {
-			some.both = append(some.both, p.ImportPath)
-		}
+		all = append(all, p)
 	}
-	return kernel, others, nil
+	return all, nil
+}
+
+// filter returns the packages of which ok returns true.
+func filter(all []goPackage, ok func(goPackage) bool) []goPackage {
+	return slices.DeleteFunc(slices.Clone(all), func(p goPackage) bool { return !ok(p) })
 }
 
 // concurrent reports whether the package or its tests start goroutines, or the package imports
 // something meant for goroutines. In other packages the race detector finds nothing, and takes ten
 // times as long. An import only in a test, such as net/http for a request, does not count.
-func (p *goPackage) concurrent() (bool, error) {
+func (p goPackage) concurrent() (bool, error) {
 	tests := slices.Concat(p.TestGoFiles, p.XTestGoFiles)
 	for _, name := range slices.Concat(p.GoFiles, tests) {
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
@@ -126,8 +107,8 @@ func (p *goPackage) concurrent() (bool, error) {
 const patience = 20 * time.Second
 
 // goTest runs go test once, with the given niceness. A failed test is not an error; it goes into
-// the report.
-func goTest(ctx context.Context, report *report, args call, nice int, env []string, stderr io.Writer, sample bool) error {
+// the report, and so does the CPU time of the packages to sample.
+func goTest(ctx context.Context, report *report, args call, nice int, env []string, stderr io.Writer, sampled []goPackage) error {
 	cmd := exec.CommandContext(ctx, "nice", append([]string{"-n", strconv.Itoa(nice), "go", "test", "-json"}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
 	if slices.Contains(args, "-race") {
@@ -146,8 +127,8 @@ func goTest(ctx context.Context, report *report, args call, nice int, env []stri
 		return err
 	}
 	var sampler *sampler
-	if sample {
-		sampler = startSampler(cmd.Process.Pid)
+	if sampled != nil {
+		sampler = startSampler(cmd.Process.Pid, sampled)
 	}
 	readErr := report.read(out)
 	waitErr := cmd.Wait()

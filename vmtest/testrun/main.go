@@ -48,7 +48,6 @@ const othersNice = 5
 // are.
 var kernelFlags = []string{"-parallel=4"} //nolint:gochecknoglobals // a constant
 
-// options are the command-line options.
 type options struct {
 	packages []string // patterns
 	parallel int      // packages to run in parallel
@@ -87,9 +86,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	if err != nil {
 		return 2, err
 	}
-	kernel, others, err := list(ctx, o.packages)
+	all, err := list(ctx, o.packages)
 	if err != nil {
 		return 2, err
+	}
+	var sampled []goPackage
+	if o.slow > 0 {
+		sampled = all
 	}
 	aid, err := startAid(ctx, o.build, stderr)
 	if err != nil {
@@ -104,10 +107,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	for _, part := range []struct {
 		calls []call
 		nice  int
-	}{{o.calls(kernel, 2, kernelFlags...), 0}, {o.calls(others, o.parallel), othersNice}} {
+	}{
+		{o.calls(filter(all, goPackage.kernel), 2, kernelFlags...), 0},
+		{o.calls(filter(all, func(p goPackage) bool { return !p.kernel() }), o.parallel), othersNice},
+	} {
 		both.Go(func() error {
 			for _, call := range part.calls {
-				if err := goTest(ctx, report, call, part.nice, aid.env(), stderr, o.slow > 0); err != nil {
+				if err := goTest(ctx, report, call, part.nice, aid.env(), stderr, sampled); err != nil {
 					return err
 				}
 			}
@@ -115,7 +121,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		})
 	}
 	if err = both.Wait(); err == nil {
-		err = o.repeat(ctx, report, kernel, others, aid.env(), stderr)
+		err = o.repeat(ctx, report, all, aid.env(), stderr)
 	}
 	report.summarize(o.slow)
 	if ctx.Err() != nil {
@@ -127,20 +133,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 }
 
 // repeat runs failed tests again, one package after the other.
-func (o options) repeat(ctx context.Context, report *report, kernel, others packages, env []string, stderr io.Writer) error {
+func (o options) repeat(ctx context.Context, report *report, all []goPackage, env []string, stderr io.Writer) error {
 	failed := report.again(o.again)
 	if len(failed) == 0 {
 		return nil
 	}
 	return report.repeat(func() error {
 		for pkg, tests := range failed {
-			some := packages{
-				race:  slices.Concat(kernel.race, others.race),
-				plain: slices.Concat(kernel.plain, others.plain),
-				both:  slices.Concat(kernel.both, others.both),
-			}.only(pkg)
+			some := filter(all, func(p goPackage) bool { return p.ImportPath == pkg })
 			for _, call := range o.calls(some, 1, "-count=1", "-run=^("+strings.Join(tests, "|")+")$") {
-				if err := goTest(ctx, report, call, 0, env, stderr, false); err != nil {
+				if err := goTest(ctx, report, call, 0, env, stderr, nil); err != nil {
 					return err
 				}
 			}
@@ -149,24 +151,27 @@ func (o options) repeat(ctx context.Context, report *report, kernel, others pack
 	})
 }
 
-// call holds the arguments of go test -json.
 type call []string
 
 // calls returns the calls for some packages. They run one after the other, because their reports on
 // a package must not mix.
-func (o options) calls(some packages, parallel int, more ...string) (calls []call) {
-	add := func(flags, packages []string) {
-		if len(packages) > 0 {
-			calls = append(calls, slices.Concat(call{fmt.Sprintf("-p=%d", parallel)}, more, flags, packages))
+func (o options) calls(some []goPackage, parallel int, more ...string) (calls []call) {
+	add := func(flags []string, ok func(goPackage) bool) {
+		var paths []string
+		for _, p := range filter(some, ok) {
+			paths = append(paths, p.ImportPath)
+		}
+		if len(paths) > 0 {
+			calls = append(calls, slices.Concat(call{fmt.Sprintf("-p=%d", parallel)}, more, flags, paths))
 		}
 	}
 	plain := slices.DeleteFunc(slices.Clone(o.flags), func(flag string) bool { return flag == "-race" })
 	if len(plain) == len(o.flags) {
-		add(o.flags, slices.Concat(some.race, some.plain))
+		add(o.flags, func(goPackage) bool { return true })
 		return calls
 	}
-	add(o.flags, some.race)
-	add(plain, some.plain)
-	add(append(plain, "-run="+plainTests), some.both)
+	add(o.flags, func(p goPackage) bool { return p.race })
+	add(plain, func(p goPackage) bool { return !p.race })
+	add(append(plain, "-run="+plainTests), func(p goPackage) bool { return p.race && slices.Contains(p.IgnoredGoFiles, raceFile) })
 	return calls
 }

@@ -29,7 +29,6 @@ type testEvent struct {
 // key identifies a test, or a package if test is empty.
 type key struct{ pkg, test string }
 
-// timing is when a top-level test ran.
 type timing struct {
 	key
 	began, ended time.Time
@@ -37,7 +36,6 @@ type timing struct {
 
 func (t timing) wall() time.Duration { return t.ended.Sub(t.began) }
 
-// failure is a failed test with its first messages.
 type failure struct {
 	key
 	said []string
@@ -72,7 +70,6 @@ func newReport(out io.Writer) *report {
 	}
 }
 
-// read handles events until the input ends.
 func (r *report) read(in io.Reader) error {
 	lines := bufio.NewReader(in)
 	for {
@@ -213,7 +210,6 @@ func skipReason(output []string) string {
 	return "without a reason"
 }
 
-// add adds samples of more packages.
 func (r *report) add(samples map[string][]sample) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -228,7 +224,6 @@ func (r *report) failedRun() {
 	r.runFailed = true
 }
 
-// exitCode returns 1 if something failed.
 func (r *report) exitCode() int {
 	if r.runFailed || r.failed > 0 {
 		return 1
@@ -282,7 +277,6 @@ func (r *report) slowest(n int) {
 	_ = w.Flush()
 }
 
-// shortName returns a package's path within its module.
 func shortName(pkg string) string {
 	if parts := strings.SplitN(pkg, "/", 4); len(parts) == 4 {
 		return parts[3]

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,9 +26,9 @@ type sample struct {
 	cpu  map[string]time.Duration // by program
 }
 
-// sampler samples the processes of running test binaries.
 type sampler struct {
 	parent  int // PID of the go command
+	all     []goPackage
 	done    chan struct{}
 	ended   chan struct{}
 	known   map[process]member
@@ -42,22 +41,20 @@ type process struct {
 	start string
 }
 
-// member is a process that belongs to a package.
 type member struct {
 	pkg string
 	cpu time.Duration
 }
 
-func startSampler(parent int) *sampler {
+func startSampler(parent int, all []goPackage) *sampler {
 	s := &sampler{
-		parent: parent, done: make(chan struct{}), ended: make(chan struct{}),
+		parent: parent, all: all, done: make(chan struct{}), ended: make(chan struct{}),
 		known: map[process]member{}, samples: map[string][]sample{},
 	}
 	go s.run()
 	return s
 }
 
-// stop returns the samples by package.
 func (s *sampler) stop() map[string][]sample {
 	close(s.done)
 	<-s.ended
@@ -155,7 +152,7 @@ func (s *sampler) packageOf(st stat, all map[int]stat) string {
 	}
 	for at, steps := st, 0; steps < 64; steps++ {
 		if at.parent == s.parent {
-			return packageOfBinary(at.pid)
+			return s.packageOfBinary(at.pid)
 		}
 		next, ok := all[at.parent]
 		if !ok {
@@ -168,30 +165,16 @@ func (s *sampler) packageOf(st stat, all map[int]stat) string {
 
 // packageOfBinary returns the package whose folder a test binary was started in. It returns "" for
 // other children of go test: compilers, linkers, vet.
-func packageOfBinary(pid int) string {
+func (s *sampler) packageOfBinary(pid int) string {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil || !strings.Contains(string(line), ".test\x00-test.") {
 		return ""
 	}
-	dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
-	if err != nil {
-		return ""
+	dir, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+	if i := slices.IndexFunc(s.all, func(p goPackage) bool { return p.Dir == dir }); i >= 0 {
+		return s.all[i].ImportPath
 	}
-	root := dir
-	for {
-		if text, err := os.ReadFile(filepath.Join(root, "go.mod")); err == nil {
-			first, _, _ := strings.Cut(string(text), "\n")
-			rel, err := filepath.Rel(root, dir)
-			if err != nil {
-				return ""
-			}
-			return filepath.ToSlash(filepath.Join(strings.TrimSpace(strings.TrimPrefix(first, "module")), rel))
-		}
-		if root == filepath.Dir(root) {
-			return ""
-		}
-		root = filepath.Dir(root)
-	}
+	return ""
 }
 
 // during sums the CPU time of samples, and names the programs that used most of it.
