@@ -353,11 +353,7 @@ func (c *sockCase) run(t *testing.T) {
 	}
 	dst := netip.MustParseAddrPort(c.to)
 	a := newSockAgent(t, Target{Name: "the target", Address: dst.Addr(), Port: dst.Port(), NetNS: prober.Inode, SlowAfter: servedProbe})
-	probes := prober.Probes
-	if c.whole {
-		probes = prober.Requests
-	}
-	errs, err := probes(c.count, c.to, c.timeout, c.request)
+	errs, err := prober.Probes(c.count, c.to, c.timeout, c.request, c.whole)
 	if err != nil || slices.Contains(errs, nil) {
 		t.Fatalf("some probes succeeded: %v (%v)", errs, err)
 	}

@@ -151,11 +151,7 @@ func (l *sockLab) failedProbes(f sockFault) {
 	if f.timeout != 0 {
 		timeout = f.timeout
 	}
-	probes := l.prober.Probes
-	if f.slow {
-		probes = l.prober.Requests
-	}
-	errs, err := probes(faults, l.at.String(), timeout, f.request)
+	errs, err := l.prober.Probes(faults, l.at.String(), timeout, f.request, f.slow)
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func TestProbes(t *testing.T) {
 	prober, target := PairIn(t, 30)
 	target.Listen("10.97.30.2:80", 2) // takes three
 	began := time.Now()
-	errs, err := prober.Probes(5, "10.97.30.2:80", 200*time.Millisecond, "")
+	errs, err := prober.Probes(5, "10.97.30.2:80", 200*time.Millisecond, "", false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,12 @@ func PairIn(t testing.TB, n uint8) (prober, target *Net) {
 		end.In(func() error { return setUp(device) })
 	}
 	for i, end := range []*Net{prober, target} {
-		end.In(func() error { return until(device+" to carry packets", carries) })
+		// The kernel may activate the queue up to a second after the carrier is up, and drops packets
+		// until then.
+		end.until("the pair carries packets", func() (bool, error) {
+			l, err := netlink.LinkByName(device)
+			return err == nil && l.Attrs().OperState == netlink.OperUp, err
+		})
 		end.AddAddress(fmt.Sprintf("10.97.%d.%d/24", n, i+1))
 		end.AddAddress(fmt.Sprintf("fd97:%d::%d/64", n, i+1))
 	}
@@ -55,26 +60,13 @@ func PairIn(t testing.TB, n uint8) (prober, target *Net) {
 }
 
 // until waits for an asynchronous change in the kernel, which takes a second at most, except on an
-// emulated CPU.
-func until(what string, ok func() (bool, error)) error {
-	limit := await.Within(10 * time.Second)
-	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
-		switch is, err := ok(); {
-		case err != nil:
-			return fmt.Errorf("wait for %s: %w", what, err)
-		case is:
-			return nil
-		case time.Now().After(end):
-			return fmt.Errorf("waited %s for %s", limit, what)
-		}
-	}
-}
-
-// carries reports whether the pair carries packets: the kernel may activate the queue up to a
-// second after the carrier is up, and drops packets until then.
-func carries() (bool, error) {
-	l, err := netlink.LinkByName(device)
-	return err == nil && l.Attrs().OperState == netlink.OperUp, err
+// emulated CPU. It calls ok in the namespace.
+func (n *Net) until(what string, ok func() (bool, error)) {
+	n.t.Helper()
+	await.Until(n.t, what, 10*time.Second, func() (is bool) {
+		n.In(func() (err error) { is, err = ok(); return err })
+		return is
+	})
 }
 
 // AddAddress adds an address, with its prefix length, to this end of the pair. The address is
@@ -93,12 +85,13 @@ func (n *Net) AddAddress(prefix string) {
 		if err != nil {
 			return fmt.Errorf("add address %s: %w", prefix, err)
 		}
-		// A worker makes an IPv6 address usable: a neighbour solicitation before that gets no
-		// answer and is repeated only a second later.
-		return until(prefix+" to be local", func() (bool, error) {
-			routes, err := netlink.RouteGet(p.Addr().AsSlice())
-			return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, nil
-		})
+		return nil
+	})
+	// A worker makes an IPv6 address usable: a neighbour solicitation before that gets no answer and
+	// is repeated only a second later.
+	n.until(prefix+" is local", func() (bool, error) {
+		routes, err := netlink.RouteGet(p.Addr().AsSlice())
+		return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, nil
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 // Each of the two steps may take at most timeout; after that the error is [os.ErrDeadlineExceeded].
 // Probe closes the connection. It may be called from any goroutine.
 func (n *Net) Probe(to string, timeout time.Duration, request string) error {
-	errs, err := n.Probes(1, to, timeout, request)
+	errs, err := n.Probes(1, to, timeout, request, false)
 	if err != nil {
 		return err
 	}
@@ -23,19 +23,10 @@ func (n *Net) Probe(to string, timeout time.Duration, request string) error {
 }
 
 // Probes does the same as count concurrent calls of Probe, but on one thread, and with exactly one
-// connect() each: package net retries connects that found no free port. It returns the probes'
-// errors.
-func (n *Net) Probes(count int, to string, timeout time.Duration, request string) ([]error, error) {
-	return n.probes(count, to, timeout, request, false)
-}
-
-// Requests is like Probes, but waits for the end of the response: a probe succeeds when the peer
-// has closed the connection.
-func (n *Net) Requests(count int, to string, timeout time.Duration, request string) ([]error, error) {
-	return n.probes(count, to, timeout, request, true)
-}
-
-func (n *Net) probes(count int, to string, timeout time.Duration, request string, whole bool) ([]error, error) {
+// connect() each: package net retries connects that found no free port. If whole is set, each waits
+// for the end of the response: it succeeds when the peer has closed the connection. Probes returns
+// the probes' errors.
+func (n *Net) Probes(count int, to string, timeout time.Duration, request string, whole bool) ([]error, error) {
 	at, err := netip.ParseAddrPort(to)
 	if err != nil {
 		return nil, err
@@ -67,7 +58,6 @@ func (n *Net) probes(count int, to string, timeout time.Duration, request string
 	return errs, err
 }
 
-// probe is the state of one connection of Probes.
 type probe struct {
 	fd      int
 	wants   int16  // the events of poll(2) it waits for; 0 if it is done and fd is closed
@@ -86,7 +76,6 @@ func (p *probe) connect(to netip.AddrPort) {
 	}
 }
 
-// end closes the connection and records err.
 func (p *probe) end(err error) {
 	p.wants = 0
 	if err != nil {
@@ -171,4 +160,20 @@ func closeAll(probes []*probe) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func socket(of netip.Addr) (fd int, err error) {
+	family := unix.AF_INET6
+	if of.Is4() {
+		family = unix.AF_INET
+	}
+	fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_TCP)
+	return fd, os.NewSyscallError("socket", err)
+}
+
+func sockaddr(ap netip.AddrPort) unix.Sockaddr {
+	if ap.Addr().Is4() {
+		return &unix.SockaddrInet4{Port: int(ap.Port()), Addr: ap.Addr().As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(ap.Port()), Addr: ap.Addr().As16()}
 }
