@@ -14,12 +14,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
+
+// Longest is how long anything may take on a busy machine.
+const Longest = 60 * time.Second
 
 // Artifacts stores the files that an operation writes.
 type Artifacts struct {
@@ -71,6 +75,13 @@ func (k *Artifacts) Read(t *testing.T, name string) string {
 	return text
 }
 
+// NewCall returns a call, together with the artifacts and the log that it will write to.
+func NewCall(parameters operation.Values) (*operation.Call, *Artifacts, *bytes.Buffer) {
+	var log bytes.Buffer
+	kept := &Artifacts{}
+	return &operation.Call{Parameters: parameters, Artifacts: kept, Log: slog.New(slog.NewTextHandler(&log, nil))}, kept, &log
+}
+
 // Perform runs a built-in as the runner does, and checks what all built-ins must comply with.
 func Perform(t *testing.T, b operation.Builtin, parameters map[string]string) (operation.Output, *Artifacts, error) {
 	t.Helper()
@@ -78,8 +89,8 @@ func Perform(t *testing.T, b operation.Builtin, parameters map[string]string) (o
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := &Artifacts{}
-	out, err := b.Run(t.Context(), &operation.Call{Parameters: values, Artifacts: kept, Log: slog.New(slog.DiscardHandler)})
+	call, kept, _ := NewCall(values)
+	out, err := b.Run(t.Context(), call)
 	checkOutput(t, &b, out)
 	if no, ok := errors.AsType[*operation.Refuted](err); ok {
 		if b.Effect != operation.Check || no.Reason == "" || no.Message == "" || len(no.Message) > 1100 || strings.Contains(no.Message, "\n") {
@@ -133,8 +144,7 @@ func Refuse(t *testing.T, b operation.Builtin, parameters map[string]string) *op
 
 // RealHost returns this machine.
 func RealHost() operation.Host {
-	fs := hostfs.New("/")
-	return operation.Host{FS: fs}
+	return operation.Host{FS: hostfs.New("/")}
 }
 
 // HostOf creates a node of files, given as path to content; "-> target" creates a link.
@@ -156,8 +166,7 @@ func HostOf(t *testing.T, files map[string]string) operation.Host {
 			t.Fatal(err)
 		}
 	}
-	fs := hostfs.New(root)
-	return operation.Host{FS: fs}
+	return operation.Host{FS: hostfs.New(root)}
 }
 
 func NeedRoot(t *testing.T) {

@@ -123,12 +123,11 @@ func TestBlockedStacksOfAJournal(t *testing.T) {
 	dir := d.MountExt4(upper)
 	name := filepath.Base(upper)
 	thaw := d.Freeze()
-	writer := operationtest.Background(t, thaw, "dd", "if=/dev/zero", "of="+dir+"/file", "bs=4096", "count=1", "conv=fsync", "status=none")
-	operationtest.Hangs(t, writer.Process.Pid)
+	writer := hangingWrite(t, thaw, "of="+dir+"/file", "conv=fsync")
 	var out operation.Output
 	var kept *operationtest.Artifacts
 	await.Until(t, "the writer waits for the journal", 20*time.Second, func() bool {
-		out, kept = operationtest.Succeed(t, BlockedStacks(operationtest.RealHost()), map[string]string{"pid": strconv.Itoa(writer.Process.Pid)})
+		out, kept = operationtest.Succeed(t, BlockedStacks(operationtest.RealHost()), map[string]string{"pid": strconv.Itoa(writer)})
 		return out.Results["waitsFor"] == hostfs.WaitJournal || out.Results["waitsFor"] == hostfs.WaitDisk
 	})
 	t.Logf("%v\n%s", out.Results, kept.Files["stacks.txt"])

@@ -27,8 +27,7 @@ func TestCheckDiskStalledOfTheKernel(t *testing.T) {
 		t.Errorf("idle: %+v", no)
 	}
 	thaw := d.Freeze()
-	writer := operationtest.Background(t, thaw, "dd", "if=/dev/zero", "of="+upper, "bs=4096", "count=1", "oflag=direct", "conv=notrunc", "status=none")
-	operationtest.Hangs(t, writer.Process.Pid)
+	writer := hangingWrite(t, thaw, "of="+upper, "oflag=direct", "conv=notrunc")
 	out, _ := operationtest.Succeed(t, b, short)
 	t.Logf("%+v %v", *out.Verdict, out.Results)
 	long := regexp.MustCompile("^" + name + `: 1 in flight, none done in ([2-9]00ms|[1-9][0-9.]*s)$`) // at least the window
@@ -58,11 +57,11 @@ func TestCheckDiskStalledOfTheKernel(t *testing.T) {
 	if no := operationtest.Refuse(t, b, locked); no.Reason != "NoDiskStalled" || !strings.Contains(no.Message, "its holder "+tasks.Holder.Comm) {
 		t.Errorf("its holder waits for no disk: %+v", no)
 	}
-	locked["holderPID"] = strconv.Itoa(writer.Process.Pid)
+	locked["holderPID"] = strconv.Itoa(writer)
 	operationtest.Succeed(t, b, locked)
 
 	// It agrees with the writer's stack.
-	blocked, kept := operationtest.Succeed(t, BlockedStacks(operationtest.RealHost()), map[string]string{"pid": strconv.Itoa(writer.Process.Pid)})
+	blocked, kept := operationtest.Succeed(t, BlockedStacks(operationtest.RealHost()), map[string]string{"pid": strconv.Itoa(writer)})
 	if blocked.Results["waitsFor"] != hostfs.WaitDisk {
 		t.Errorf("the writer: %v\n%s", blocked.Results, kept.Files["stacks.txt"])
 	}

@@ -73,7 +73,7 @@ func runtimeHost(t *testing.T, f *fakeRuntime) operation.Host {
 
 func TestRuntimeHealth(t *testing.T) {
 	h := runtimeHost(t, &fakeRuntime{conditions: ready(true, false), delay: 20 * time.Millisecond})
-	out, _, err := operationtest.RunBuiltin(t, RuntimeHealth(h), nil)
+	out, _, err := operationtest.Perform(t, RuntimeHealth(h), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,14 +89,14 @@ func TestRuntimeHealth(t *testing.T) {
 		}
 	}
 	// Another socket is given, and the first one is not queried.
-	out, _, err = operationtest.RunBuiltin(t, RuntimeHealth(h), map[string]string{"socket": "/run/none.sock"})
+	out, _, err = operationtest.Perform(t, RuntimeHealth(h), map[string]string{"socket": "/run/none.sock"})
 	if err != nil || out.Results["reachable"] != "false" || out.Results["socket"] != "/run/none.sock" || !strings.Contains(out.Results["error"], "no such file") || len(out.Results) != 3 {
 		t.Errorf("%q, %v", out.Results, err)
 	}
-	if _, _, err := operationtest.RunBuiltin(t, RuntimeHealth(h), map[string]string{"socket": "run/crio/crio.sock"}); err == nil || !strings.Contains(err.Error(), "want an absolute path") {
+	if _, _, err := operationtest.Perform(t, RuntimeHealth(h), map[string]string{"socket": "run/crio/crio.sock"}); err == nil || !strings.Contains(err.Error(), "want an absolute path") {
 		t.Error(err)
 	}
-	if _, _, err := operationtest.RunBuiltin(t, RuntimeHealth(operation.Host{FS: hostfs.New(t.TempDir())}), nil); !errors.Is(err, runtimes.ErrNotFound) {
+	if _, _, err := operationtest.Perform(t, RuntimeHealth(operation.Host{FS: hostfs.New(t.TempDir())}), nil); !errors.Is(err, runtimes.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -108,7 +108,7 @@ func TestRuntimeBelowAnAbsoluteLink(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink("/run", link)); err != nil {
 		t.Fatal(err)
 	}
-	out, _, err := operationtest.RunBuiltin(t, RuntimeHealth(h), map[string]string{"socket": "/var/run/crio/crio.sock"})
+	out, _, err := operationtest.Perform(t, RuntimeHealth(h), map[string]string{"socket": "/var/run/crio/crio.sock"})
 	if err != nil || out.Results["reachable"] != "true" || out.Results["socket"] != "/var/run/crio/crio.sock" {
 		t.Errorf("%q, %v", out.Results, err)
 	}
@@ -131,14 +131,14 @@ func TestCheckRuntimeUnhealthy(t *testing.T) {
 			if name == "silent" {
 				timeout = "2s"
 			}
-			out, _, err := operationtest.RunBuiltin(t, CheckRuntimeUnhealthy(runtimeHost(t, &tt.f)), map[string]string{"timeout": timeout, "maxLatency": "100ms"})
+			out, _, err := operationtest.Perform(t, CheckRuntimeUnhealthy(runtimeHost(t, &tt.f)), map[string]string{"timeout": timeout, "maxLatency": "100ms"})
 			if err != nil || out.Verdict == nil || out.Verdict.Reason != tt.reason || !strings.Contains(out.Verdict.Message, tt.want) {
 				t.Errorf("%+v, %v", out.Verdict, err)
 			}
 		})
 	}
 	h := runtimeHost(t, &fakeRuntime{conditions: ready(true, true)})
-	_, _, err := operationtest.RunBuiltin(t, CheckRuntimeUnhealthy(h), map[string]string{"maxLatency": "1m", "timeout": "1m"})
+	_, _, err := operationtest.Perform(t, CheckRuntimeUnhealthy(h), map[string]string{"maxLatency": "1m", "timeout": "1m"})
 	if r, ok := errors.AsType[*operation.Refuted](err); !ok || r.Reason != "RuntimeHealthy" || !strings.HasPrefix(r.Message, `container\x1bd v2.1.4 at /run/crio/crio.sock is ready and answers in `) {
 		t.Error(err)
 	}
@@ -151,14 +151,14 @@ func TestCheckRuntimeUnhealthy(t *testing.T) {
 	ln.SetUnlinkOnClose(false)
 	_ = ln.Close()
 	for socket, want := range map[string]string{"/run/dead.sock": "connection refused", "/run/none.sock": "no such file"} {
-		out, _, err := operationtest.RunBuiltin(t, CheckRuntimeUnhealthy(h), map[string]string{"socket": socket})
+		out, _, err := operationtest.Perform(t, CheckRuntimeUnhealthy(h), map[string]string{"socket": socket})
 		if err != nil || out.Verdict == nil || out.Verdict.Reason != "RuntimeUnreachable" || !strings.Contains(out.Verdict.Message, want) {
 			t.Errorf("%+v, %v", out.Verdict, err)
 		}
 	}
 	// A server with another protocol is no CRI runtime.
 	other := serveCRI(t, "/run/crio/crio.sock", func(*grpc.Server) {})
-	if _, _, err := operationtest.RunBuiltin(t, CheckRuntimeUnhealthy(other), nil); err == nil || !strings.Contains(err.Error(), "does not support CRI v1") {
+	if _, _, err := operationtest.Perform(t, CheckRuntimeUnhealthy(other), nil); err == nil || !strings.Contains(err.Error(), "does not support CRI v1") {
 		t.Error(err)
 	}
 	// The runtime is not blamed for the operation's own timeout.
@@ -173,8 +173,8 @@ func TestCheckRuntimeUnhealthy(t *testing.T) {
 
 func TestRuntimeThatSpeaksNoGRPC(t *testing.T) {
 	root := t.TempDir()
-	operationtest.Silent(t, filepath.Join(root, "/run/containerd/containerd.sock"), "HTTP/1.1 400 Bad Request\r\n\r\n")
-	out, _, err := operationtest.RunBuiltin(t, CheckRuntimeUnhealthy(operation.Host{FS: hostfs.New(root)}), map[string]string{"timeout": "500ms"})
+	silent(t, filepath.Join(root, "/run/containerd/containerd.sock"), "HTTP/1.1 400 Bad Request\r\n\r\n")
+	out, _, err := operationtest.Perform(t, CheckRuntimeUnhealthy(operation.Host{FS: hostfs.New(root)}), map[string]string{"timeout": "500ms"})
 	if err != nil || out.Verdict == nil || out.Verdict.Reason != "RuntimeUnreachable" && out.Verdict.Reason != "RuntimeSilent" {
 		t.Errorf("%+v, %v", out.Verdict, err)
 	}

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"math"
 	"net"
@@ -166,7 +167,7 @@ func TestSystemdUnit(t *testing.T) {
 		`a@b\x2dc.socket`: {"unit": `a@b\x2dc.socket`, "loadState": "loaded", "state": "active", "subState": `list\x1bening`, "result": "", "restarts": "0"},
 		"odd":             {"unit": "odd.service", "loadState": "loaded", "state": "active", "subState": "", "result": "", "restarts": "0"},
 	} {
-		out, _, err := operationtest.RunBuiltin(t, SystemdUnit(h), map[string]string{"unit": name})
+		out, _, err := operationtest.Perform(t, SystemdUnit(h), map[string]string{"unit": name})
 		if err != nil || !maps.Equal(out.Results, want) || out.Verdict != nil {
 			t.Errorf("%s: %v, %v", name, out.Results, err)
 		}
@@ -175,7 +176,7 @@ func TestSystemdUnit(t *testing.T) {
 		"gone": "systemd has no unit gone.service", "silent": "unit silent.service: systemd reports no state",
 		"a b": `"a b": want the name of a unit, such as kubelet.service`, "../x": `"../x": want the name of a unit, such as kubelet.service`, "nosuch": "unit nosuch.service can't be read: ",
 	} {
-		if _, _, err := operationtest.RunBuiltin(t, SystemdUnit(h), map[string]string{"unit": name}); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, _, err := operationtest.Perform(t, SystemdUnit(h), map[string]string{"unit": name}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}
 	}
@@ -188,7 +189,7 @@ func TestCheckUnitFailed(t *testing.T) {
 		"again":  "again.service is activating (auto-restart) since 2026-11-21T10:00:00Z, result signal, SIGKILL, restarted 77 times",
 		"bad":    "bad.service is inactive (dead), bad-setting since 2026-11-21T10:00:00Z",
 	} {
-		out, _, err := operationtest.RunBuiltin(t, CheckUnitFailed(h), map[string]string{"unit": name})
+		out, _, err := operationtest.Perform(t, CheckUnitFailed(h), map[string]string{"unit": name})
 		if err != nil || out.Verdict == nil || *out.Verdict != (operation.Verdict{Reason: "UnitFailed", Message: want}) || out.Results["unit"] != name+".service" {
 			t.Errorf("%+v, %v", out.Verdict, err)
 		}
@@ -198,12 +199,12 @@ func TestCheckUnitFailed(t *testing.T) {
 		"idle":    "idle.service is inactive (dead) since 2026-11-21T10:00:00Z",
 		"masked":  "masked.service is inactive (dead), masked since 2026-11-21T10:00:00Z",
 	} {
-		_, _, err := operationtest.RunBuiltin(t, CheckUnitFailed(h), map[string]string{"unit": name})
+		_, _, err := operationtest.Perform(t, CheckUnitFailed(h), map[string]string{"unit": name})
 		if r, ok := errors.AsType[*operation.Refuted](err); !ok || *r != (operation.Refuted{Reason: "UnitNotFailed", Message: want}) {
 			t.Error(err)
 		}
 	}
-	if _, _, err := operationtest.RunBuiltin(t, CheckUnitFailed(h), map[string]string{"unit": "gone"}); err == nil || err.Error() != "systemd has no unit gone.service" {
+	if _, _, err := operationtest.Perform(t, CheckUnitFailed(h), map[string]string{"unit": "gone"}); err == nil || err.Error() != "systemd has no unit gone.service" {
 		t.Error(err)
 	}
 }
@@ -227,7 +228,7 @@ func TestRestartUnit(t *testing.T) {
 		return strings.Join(f.calls, ";")
 	}
 	set(becomes("active", "running", "done"))
-	out, _, err := operationtest.RunBuiltin(t, RestartUnit(h), map[string]string{"unit": "broken"})
+	out, _, err := operationtest.Perform(t, RestartUnit(h), map[string]string{"unit": "broken"})
 	if err != nil || out.Results["state"] != "active" || out.Results["unit"] != "broken.service" {
 		t.Errorf("%+v, %v", out, err)
 	}
@@ -244,7 +245,7 @@ func TestRestartUnit(t *testing.T) {
 		{"broken", nil, "restart broken.service: Permission denied"},
 	} {
 		set(tt.restart)
-		if _, _, err := operationtest.RunBuiltin(t, RestartUnit(h), map[string]string{"unit": tt.unit}); err == nil || err.Error() != tt.want {
+		if _, _, err := operationtest.Perform(t, RestartUnit(h), map[string]string{"unit": tt.unit}); err == nil || err.Error() != tt.want {
 			t.Errorf("%v, want %s", err, tt.want)
 		}
 	}
@@ -253,7 +254,7 @@ func TestRestartUnit(t *testing.T) {
 		"agent": "unit agent.service is the agent's own: the agent could not report the result", "gone": "systemd has no unit gone.service",
 		"masked": "unit masked.service is masked: not restarted",
 	} {
-		if _, _, err := operationtest.RunBuiltin(t, RestartUnit(h), map[string]string{"unit": unit}); err == nil || err.Error() != want {
+		if _, _, err := operationtest.Perform(t, RestartUnit(h), map[string]string{"unit": unit}); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
@@ -273,14 +274,44 @@ func TestRestartUnit(t *testing.T) {
 func TestWithoutSystemd(t *testing.T) {
 	root := t.TempDir()
 	h := operation.Host{FS: hostfs.New(root)}
-	if _, _, err := operationtest.RunBuiltin(t, SystemdUnit(h), map[string]string{"unit": "x"}); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "can't query systemd: no message bus: ") {
+	if _, _, err := operationtest.Perform(t, SystemdUnit(h), map[string]string{"unit": "x"}); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "can't query systemd: no message bus: ") {
 		t.Error(err)
 	}
 	// A bus without systemd.
 	h = operation.Host{FS: hostfs.New(newBus(t))}
-	if _, _, err := operationtest.RunBuiltin(t, SystemdUnit(h), map[string]string{"unit": "x"}); err == nil || !strings.Contains(err.Error(), "org.freedesktop.systemd1") {
+	if _, _, err := operationtest.Perform(t, SystemdUnit(h), map[string]string{"unit": "x"}); err == nil || !strings.Contains(err.Error(), "org.freedesktop.systemd1") {
 		t.Error(err)
 	}
+}
+
+// silent listens on a unix socket, responds to the first bytes with text, and then reads everything
+// without responding.
+func silent(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	t.Cleanup(func() { _ = ln.Close(); all.Wait() })
+	all.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer c.Close()
+				if _, err := c.Read(make([]byte, 1024)); err == nil {
+					_, _ = io.WriteString(c, text)
+					_, _ = io.Copy(io.Discard, c)
+				}
+			})
+		}
+	})
 }
 
 // TestBusThatIsSilent: a silent listener is waited for until the timeout.
@@ -288,7 +319,7 @@ func TestBusThatIsSilent(t *testing.T) {
 	for name, first := range map[string]string{"nothing": "", "rejects": "REJECTED ANONYMOUS\r\n", "accepts": "OK 1234deadbeef\r\n", "rubbish": "HTTP/1.1 200 OK\r\n\r\n"} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			operationtest.Silent(t, filepath.Join(root, systemBus), first)
+			silent(t, filepath.Join(root, systemBus), first)
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			b := SystemdUnit(operation.Host{FS: hostfs.New(root)})

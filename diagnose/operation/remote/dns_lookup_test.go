@@ -156,7 +156,7 @@ func TestDNSLookup(t *testing.T) {
 				`all.example. 26 SRV 1 2 3 t.example.; all.example. 25 SOA t.example. m.example. 7; all.example. 24 TXT "a\x1b b" "\xff"`, "fd00::1", "24", "udp",
 		},
 	} {
-		out, _, err := operationtest.RunBuiltin(t, b, map[string]string{"name": tt.name, "type": tt.kind, "server": "127.0.0.1", "serverPort": port})
+		out, _, err := operationtest.Perform(t, b, map[string]string{"name": tt.name, "type": tt.kind, "server": "127.0.0.1", "serverPort": port})
 		r := out.Results
 		if err != nil || r["rcode"] != tt.rcode || r["answers"] != tt.answers || r["addresses"] != tt.addresses || r["ttl"] != tt.ttl || r["transport"] != tt.w ||
 			r["authoritative"] != "true" || r["server"] != "127.0.0.1:"+port || !strings.HasPrefix(r["servers"], "127.0.0.1:"+port+": "+tt.rcode+" in ") {
@@ -166,16 +166,16 @@ func TestDNSLookup(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	out, _, err := operationtest.RunBuiltin(t, b, map[string]string{"name": "big.example", "server": "127.0.0.1", "serverPort": port})
+	out, _, err := operationtest.Perform(t, b, map[string]string{"name": "big.example", "server": "127.0.0.1", "serverPort": port})
 	if err != nil || out.Results["transport"] != "tcp" || strings.Count(out.Results["addresses"], ",") != maxRecords-1 {
 		t.Errorf("%q, %v", out.Results, err)
 	}
 	// There is no server, or a silent one.
-	_, _, err = operationtest.RunBuiltin(t, b, map[string]string{"name": "silent.example", "server": "127.0.0.1", "serverPort": port, "timeout": "100ms", "tries": "3"})
+	_, _, err = operationtest.Perform(t, b, map[string]string{"name": "silent.example", "server": "127.0.0.1", "serverPort": port, "timeout": "100ms", "tries": "3"})
 	if err == nil || err.Error() != "no name server answers: 127.0.0.1:"+port+": no answer to 3 queries of 100ms each" {
 		t.Error(err)
 	}
-	_, _, err = operationtest.RunBuiltin(t, b, map[string]string{"name": "x", "server": "127.0.0.1", "serverPort": "1"})
+	_, _, err = operationtest.Perform(t, b, map[string]string{"name": "x", "server": "127.0.0.1", "serverPort": "1"})
 	if err == nil || err.Error() != "no name server answers: 127.0.0.1:1: read: connection refused" {
 		t.Error(err)
 	}
@@ -186,7 +186,7 @@ func TestDNSLookup(t *testing.T) {
 		t.Error(err)
 	}
 	for _, name := range []string{"a..b", strings.Repeat("x", 64), strings.Repeat("abcdefg.", 40)[:254], "..", ".a"} {
-		if _, _, err := operationtest.RunBuiltin(t, b, map[string]string{"name": name, "server": "127.0.0.1"}); err == nil || !strings.HasSuffix(err.Error(), "is not a DNS name") {
+		if _, _, err := operationtest.Perform(t, b, map[string]string{"name": name, "server": "127.0.0.1"}); err == nil || !strings.HasSuffix(err.Error(), "is not a DNS name") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -205,14 +205,14 @@ func TestDNSLookupAsksEachServer(t *testing.T) {
 		[]byte("# text\nsearch a b\nnameserver 127.0.0.2\n nameserver\t127.0.0.3 \nnameserver 127.0.0.4\nnameserver 127.0.0.5\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	out, _, err := operationtest.RunBuiltin(t, DNSLookup(operation.Host{FS: hostfs.New(root)}), map[string]string{"name": "two.example", "serverPort": port})
+	out, _, err := operationtest.Perform(t, DNSLookup(operation.Host{FS: hostfs.New(root)}), map[string]string{"name": "two.example", "serverPort": port})
 	r := out.Results
 	parts := strings.Split(r["servers"], "; ")
 	if err != nil || r["server"] != "127.0.0.3:"+port || r["rcode"] != "NOERROR" || len(parts) != 3 || parts[0] != "127.0.0.2:"+port+": read: connection refused" ||
 		!strings.HasPrefix(parts[2], "127.0.0.4:"+port+": REFUSED in ") {
 		t.Errorf("%q, %v", r, err)
 	}
-	if _, _, err := operationtest.RunBuiltin(t, DNSLookup(operation.Host{FS: hostfs.New(t.TempDir())}), map[string]string{"name": "x"}); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := operationtest.Perform(t, DNSLookup(operation.Host{FS: hostfs.New(t.TempDir())}), map[string]string{"name": "x"}); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }

@@ -55,7 +55,7 @@ func TestPprof(t *testing.T) {
 	for kind, artifact := range map[string]string{
 		"heap": "heap.pb.gz", "allocs": "allocs.pb.gz", "block": "block.pb.gz", "mutex": "mutex.pb.gz", "threadcreate": "threadcreate.pb.gz", "cpu": "cpu.pb.gz", "trace": "trace.out",
 	} {
-		out, kept, err := operationtest.RunBuiltin(t, Pprof(operation.Host{}), at(t, s, "profile", kind, "seconds", "1s"))
+		out, kept, err := operationtest.Perform(t, Pprof(operation.Host{}), at(t, s, "profile", kind, "seconds", "1s"))
 		content := kept.Files[artifact]
 		if err != nil || out.Truncated || out.Results["artifact"] != artifact || out.Results["profile"] != kind || out.Results["bytes"] != strconv.Itoa(len(content)) {
 			t.Fatalf("%s: %+v, %v", kind, out, err)
@@ -79,7 +79,7 @@ func TestPprof(t *testing.T) {
 		stacks := make([]byte, 1<<20)
 		return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("[chan receive")) >= 40
 	})
-	out, kept, err := operationtest.RunBuiltin(t, Pprof(operation.Host{}), at(t, s))
+	out, kept, err := operationtest.Perform(t, Pprof(operation.Host{}), at(t, s))
 	close(release)
 	blocked.Wait()
 	if err != nil {
@@ -109,11 +109,11 @@ func TestPprofOfASocket(t *testing.T) {
 	s.Start()
 	defer s.Close()
 	h := operation.Host{FS: hostfs.New(root)}
-	if out, _, err := operationtest.RunBuiltin(t, Pprof(h), map[string]string{"socket": "/run/containerd/debug.sock"}); err != nil || out.Results["goroutines"] == "0" {
+	if out, _, err := operationtest.Perform(t, Pprof(h), map[string]string{"socket": "/run/containerd/debug.sock"}); err != nil || out.Results["goroutines"] == "0" {
 		t.Errorf("%+v, %v", out, err)
 	}
 	for socket, want := range map[string]string{"/run/none": "no such file", "debug.sock": "want an absolute path", "/run/../../run/none": "no such file"} {
-		if _, _, err := operationtest.RunBuiltin(t, Pprof(h), map[string]string{"socket": socket}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := operationtest.Perform(t, Pprof(h), map[string]string{"socket": socket}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", socket, err)
 		}
 	}
@@ -142,17 +142,17 @@ func TestPprofRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := httptest.NewServer(tt.handle)
 			defer s.Close()
-			if _, _, err := operationtest.RunBuiltin(t, Pprof(operation.Host{}), at(t, s)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, _, err := operationtest.Perform(t, Pprof(operation.Host{}), at(t, s)); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
 		})
 	}
 	for _, p := range []map[string]string{{}, {"address": "127.0.0.1"}, {"port": "80"}} {
-		if _, _, err := operationtest.RunBuiltin(t, Pprof(operation.Host{}), p); err == nil || err.Error() != "parameters address and port, or socket, are required" {
+		if _, _, err := operationtest.Perform(t, Pprof(operation.Host{}), p); err == nil || err.Error() != "parameters address and port, or socket, are required" {
 			t.Error(err)
 		}
 	}
-	if _, _, err := operationtest.RunBuiltin(t, Pprof(operation.Host{}), map[string]string{"address": "169.254.169.254", "port": "80"}); err == nil || !strings.Contains(err.Error(), "link-local") {
+	if _, _, err := operationtest.Perform(t, Pprof(operation.Host{}), map[string]string{"address": "169.254.169.254", "port": "80"}); err == nil || !strings.Contains(err.Error(), "link-local") {
 		t.Error(err)
 	}
 }
@@ -169,7 +169,7 @@ func TestPprofIsBounded(t *testing.T) {
 		}
 	}))
 	defer endless.Close()
-	out, kept, err := operationtest.RunBuiltin(t, Pprof(operation.Host{}), at(t, endless))
+	out, kept, err := operationtest.Perform(t, Pprof(operation.Host{}), at(t, endless))
 	if err != nil || !out.Truncated || len(kept.Files["goroutine.txt"]) != maxProfile || out.Results["goroutines"] != "1" {
 		t.Errorf("%+v, %v", out, err)
 	}

@@ -36,7 +36,7 @@ func TestWebhook(t *testing.T) {
 	facts := map[string]string{
 		"url": s.URL + "/hook/SECRET", "node": "n7", "podName": "db-0", "verdictReason": "DiskStalled", "verdictMessage": "nvme1n1: <done>", "unknown": "x", "rule": "",
 	}
-	out, _, err := operationtest.RunBuiltin(t, Webhook(operation.Host{}), facts)
+	out, _, err := operationtest.Perform(t, Webhook(operation.Host{}), facts)
 	if err != nil || out.Results["status"] != "200 OK" {
 		t.Errorf("%+v, %v", out, err)
 	}
@@ -45,7 +45,7 @@ func TestWebhook(t *testing.T) {
 		302: `status 302 Found, redirected to "http://169.254.169.254/": redirects are not followed: text`,
 	} {
 		answer = code
-		if _, _, err := operationtest.RunBuiltin(t, Webhook(operation.Host{}), facts); err == nil || err.Error() != "POST "+s.URL+": "+want {
+		if _, _, err := operationtest.Perform(t, Webhook(operation.Host{}), facts); err == nil || err.Error() != "POST "+s.URL+": "+want {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
@@ -53,7 +53,7 @@ func TestWebhook(t *testing.T) {
 		"ftp://x/SECRET": "url: want a URL such as", "/SECRET": "url: want a URL such as", "http://": "url: want a URL such as", "http://a b/SECRET": "url: want a URL such as",
 		"http://169.254.169.254/SECRET": "refused: 169.254.169.254 is link-local", "http://127.0.0.1:1/SECRET": "connection refused",
 	} {
-		_, _, err := operationtest.RunBuiltin(t, Webhook(operation.Host{}), map[string]string{"url": url})
+		_, _, err := operationtest.Perform(t, Webhook(operation.Host{}), map[string]string{"url": url})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("%s: %v, want %s", url, err, want)
 		}
@@ -68,13 +68,13 @@ func TestWebhookVerifies(t *testing.T) {
 	if err := os.WriteFile(file, ours.PEM, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := operationtest.RunBuiltin(t, Webhook(operation.Host{}), map[string]string{"url": url, "caFile": file}); err != nil {
+	if _, _, err := operationtest.Perform(t, Webhook(operation.Host{}), map[string]string{"url": url, "caFile": file}); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := operationtest.RunBuiltin(t, Webhook(operation.Host{}), map[string]string{"url": url, "caFile": "/no/such"}); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := operationtest.Perform(t, Webhook(operation.Host{}), map[string]string{"url": url, "caFile": "/no/such"}); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
-	if _, _, err := operationtest.RunBuiltin(t, Webhook(operation.Host{}), map[string]string{"url": url}); err == nil || !strings.Contains(err.Error(), "unknown authority") {
+	if _, _, err := operationtest.Perform(t, Webhook(operation.Host{}), map[string]string{"url": url}); err == nil || !strings.Contains(err.Error(), "unknown authority") {
 		t.Error(err)
 	}
 }
