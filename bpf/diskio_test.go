@@ -17,7 +17,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 )
 
 const (
@@ -43,8 +43,8 @@ func openBlockDevice(t testing.TB, path string) blockDevice {
 // attachLoop attaches a loop device to a file.
 func attachLoop(t testing.TB, backing string) blockDevice {
 	t.Helper()
-	loopdisk.Need(t)
-	return openBlockDevice(t, loopdisk.Attach(t, backing, 0, 0))
+	disklab.Need(t)
+	return openBlockDevice(t, disklab.Attach(t, backing, 0, 0))
 }
 
 // fullDisk returns a loop device whose file is on a full tmpfs: every write to it fails.

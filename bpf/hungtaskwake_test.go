@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -59,7 +59,7 @@ func awaitSleep(t *testing.T, pid uint32) {
 func TestHungTaskThatIsWokenToWaitOn(t *testing.T) {
 	testall.Only(t)
 	testKernel(t)
-	disk := loopdisk.NewExt4(t, 32<<20)
+	disk := disklab.NewExt4(t, 32<<20)
 	device := disk.Upper()
 	r := newHungRun(t, nil)
 	wakingKernel(t, r)
@@ -115,7 +115,7 @@ func TestSlowWritesAreNoHang(t *testing.T) {
 	if !k.HasField("task_io_accounting", "write_bytes") {
 		t.Skip("kernel does not count a task's I/O (CONFIG_TASK_IO_ACCOUNTING)")
 	}
-	disk := loopdisk.NewExt4(t, 32<<20)
+	disk := disklab.NewExt4(t, 32<<20)
 	device := disk.Upper()
 	r := newHungRun(t, nil)
 	wakingKernel(t, r)

@@ -15,23 +15,23 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 )
 
 // frozenDisk is a loop device over a file on a filesystem that can be frozen: writes to the device
 // then stay in flight until the thaw.
 type frozenDisk struct {
-	*loopdisk.Disk // the filesystem
-	t              *testing.T
-	name           string // loop7
-	path           string
-	buf            []byte // aligned as O_DIRECT requires
-	direct         *os.File
+	*disklab.Disk // the filesystem
+	t             *testing.T
+	name          string // loop7
+	path          string
+	buf           []byte // aligned as O_DIRECT requires
+	direct        *os.File
 }
 
 func newFrozenDisk(t *testing.T) *frozenDisk {
 	t.Helper()
-	d := &frozenDisk{t: t, Disk: loopdisk.NewExt4(t, 32<<20)}
+	d := &frozenDisk{t: t, Disk: disklab.NewExt4(t, 32<<20)}
 	d.path = d.Upper()
 	d.name = filepath.Base(d.path)
 	var err error

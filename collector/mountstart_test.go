@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 )
 
 // The error occurred before the agent started, so nothing reports it again.
@@ -126,15 +126,15 @@ func TestMountThatAnswersLate(t *testing.T) {
 // The kernel reports only once that an ext4 has stopped, and up to v6.15 nothing shows it.
 func TestMountStoppedAcrossARestart(t *testing.T) {
 	for name, tt := range map[string]struct {
-		stop  func(*loopdisk.Disk)
+		stop  func(*disklab.Disk)
 		stops bool
 	}{
-		"journal aborted": {(*loopdisk.Disk).AbortJournal, true},
-		"shut down":       {(*loopdisk.Disk).ShutDown, true},
-		"healthy":         {func(*loopdisk.Disk) {}, false},
+		"journal aborted": {(*disklab.Disk).AbortJournal, true},
+		"shut down":       {(*disklab.Disk).ShutDown, true},
+		"healthy":         {func(*disklab.Disk) {}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			disk := loopdisk.NewExt4(t, 8<<20, "-e", "continue")
+			disk := disklab.NewExt4(t, 8<<20, "-e", "continue")
 			var st unix.Stat_t
 			if err := unix.Stat(disk.Dir, &st); err != nil {
 				t.Fatal(err)
@@ -184,7 +184,7 @@ func TestMountIsAskedAtTheStartOnly(t *testing.T) {
 
 // The kernel reports the shutdown of an XFS once, and mountinfo does not show it.
 func TestMountShutDownBeforeTheStart(t *testing.T) {
-	healthy, dead := loopdisk.NewXFS(t), loopdisk.NewXFS(t)
+	healthy, dead := disklab.NewXFS(t), disklab.NewXFS(t)
 	dead.ShutDown()
 	env := newEnvironment(Config{HostRoot: "/"}, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { env.close() })

@@ -13,8 +13,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/hungfile"
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 )
 
 // An error of a filesystem does not count for the one that is mounted there next, which may be the
@@ -122,7 +121,7 @@ func TestMountOnADiskThatHangs(t *testing.T) {
 	n.lookAt(time.Now().Add(2 * suspectFor))
 	n.expect("mount.readonly ext4 sda at /data: error-policy")
 
-	hungfile.Hold(t, n.env.fs.Path("/dev/sda"))
+	disklab.HangFiles(t, n.env.fs.Path("/dev/sda"))
 	n.mounts(mount, "31 1 8:16 / /b rw - ext4 /dev/sdb rw,emergency_ro")
 	looked := make(chan time.Duration)
 	go func() {
@@ -147,7 +146,7 @@ func TestMountOnADiskThatHangs(t *testing.T) {
 
 // xfsSource returns a source with this machine's mounts, the device number of an XFS, and a
 // function that makes a check and expects events of that XFS.
-func xfsSource(t *testing.T, disk *loopdisk.Disk) (source *mountSource, dev uint32, expect func(when time.Time, want ...string)) {
+func xfsSource(t *testing.T, disk *disklab.Disk) (source *mountSource, dev uint32, expect func(when time.Time, want ...string)) {
 	t.Helper()
 	env := newEnvironment(Config{HostRoot: "/"}, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { env.close() })
@@ -176,7 +175,7 @@ func xfsSource(t *testing.T, disk *loopdisk.Disk) (source *mountSource, dev uint
 
 // While the agent was stopped, an XFS may have shut down and been repaired.
 func TestMountOldShutDown(t *testing.T) {
-	disk := loopdisk.NewXFS(t)
+	disk := disklab.NewXFS(t)
 	source, dev, expect := xfsSource(t, disk)
 	now := time.Now()
 	expect(now)
@@ -187,7 +186,7 @@ func TestMountOldShutDown(t *testing.T) {
 
 // An XFS that has shut down may be repaired and mounted again between two checks.
 func TestMountShutDownAndRenewedUnseen(t *testing.T) {
-	disk := loopdisk.NewXFS(t)
+	disk := disklab.NewXFS(t)
 	source, dev, expect := xfsSource(t, disk)
 	now := time.Now()
 	disk.ShutDown()

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 )
 
 const (
@@ -111,7 +111,7 @@ func (r *requester) request(op string, sector uint64, n int) error {
 func loopOver(t *testing.T, path string, offset, size int64) blockDevice {
 	t.Helper()
 	module(t, "CONFIG_BLK_DEV_LOOP", "loop")
-	return blockDevice{name: filepath.Base(loopdisk.Attach(t, path, offset, size)), t: t}
+	return blockDevice{name: filepath.Base(disklab.Attach(t, path, offset, size)), t: t}
 }
 
 // sparseFile creates a file that uses no memory until it is written.

@@ -21,7 +21,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -55,12 +55,12 @@ func onDisksThatHang(t *testing.T, test func(*testing.T, *hangTest)) {
 	needKernel(t)
 	const size = 64 << 20
 	t.Run("fs-frozen", func(t *testing.T) {
-		d := loopdisk.NewExt4(t, size)
+		d := disklab.NewExt4(t, size)
 		test(t, newHangTest(t, d.Dir, d.Freeze))
 	})
 	t.Run("dm-suspended", func(t *testing.T) {
-		d := loopdisk.NewMappedExt4(t, size)
-		test(t, newHangTest(t, d.Dir, d.Suspend))
+		d, suspend := disklab.NewMappedExt4(t, size)
+		test(t, newHangTest(t, d.Dir, suspend))
 	})
 }
 
@@ -340,7 +340,7 @@ func TestTheStateDiskIsReadOnlyAtTheStart(t *testing.T) {
 	testall.Only(t)
 	t.Parallel()
 	needKernel(t)
-	disk := loopdisk.NewExt4(t, 64<<20)
+	disk := disklab.NewExt4(t, 64<<20)
 	path, add := appLog(t)
 	a := newClusterAgent(t, apiServer.Server(t), "--rules-dir", writeRules(t, clusterRules), "--log", "app=file:"+path)
 	a.State = filepath.Join(disk.Dir, "state")

@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -22,7 +22,7 @@ func TestInodesRunOut(t *testing.T) {
 	testall.Only(t) // two beats of 30 s
 	t.Parallel()
 	needKernel(t) // before the disk is attached, and until it is detached
-	disk := loopdisk.NewExt4(t, 16<<20, "-N", "256")
+	disk := disklab.NewExt4(t, 16<<20, "-N", "256")
 	device := disk.Name
 	rules := t.TempDir()
 	// As shipped, without the five minutes.

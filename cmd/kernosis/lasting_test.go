@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -52,7 +52,7 @@ func TestNewRulesReportWhatLasts(t *testing.T) {
 	}
 	conditions := []string{"LastsReadOnly", "LastsStalled", "LastsHung"}
 	write(rulesText(conditions, seenRule))
-	shutDown, lower := loopdisk.NewXFS(t), loopdisk.NewExt4(t, 32<<20)
+	shutDown, lower := disklab.NewXFS(t), disklab.NewExt4(t, 32<<20)
 	upper := lower.Upper()
 	p := newAgent(t, "--rules-dir", dir, "--hung-task-after", "1s")
 	p.Start()

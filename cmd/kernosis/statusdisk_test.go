@@ -15,12 +15,12 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/hungfile"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // hungState returns a state folder of node n7 whose disk does not answer.
-func hungState(t *testing.T) (dir string, disk *hungfile.Files) {
+func hungState(t *testing.T) (dir string, disk *disklab.HungFiles) {
 	t.Helper()
 	dir = t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, events.StateFile), []byte(`{"node":"n7"}`), 0o600); err != nil {
@@ -36,7 +36,7 @@ func hungState(t *testing.T) (dir string, disk *hungfile.Files) {
 	if err := j.Close(); err != nil {
 		t.Error(err)
 	}
-	return dir, hungfile.Hold(t, dir, filepath.Join(dir, agent.JournalDir))
+	return dir, disklab.HangFiles(t, dir, filepath.Join(dir, agent.JournalDir))
 }
 
 func TestStatusWhileTheDiskHangs(t *testing.T) {

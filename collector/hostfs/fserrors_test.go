@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 )
 
 // Only the filesystem itself can report that it has not shut down.
@@ -29,19 +29,19 @@ func TestXFSShutDownAsksTheRightOne(t *testing.T) {
 
 func TestExt4ShutDown(t *testing.T) {
 	for name, tt := range map[string]struct {
-		do   func(*loopdisk.Disk)
+		do   func(*disklab.Disk)
 		want bool
 	}{
-		"healthy":   {func(*loopdisk.Disk) {}, false},
-		"shut down": {(*loopdisk.Disk).ShutDown, true},
-		"mounted read-only": {func(d *loopdisk.Disk) {
+		"healthy":   {func(*disklab.Disk) {}, false},
+		"shut down": {(*disklab.Disk).ShutDown, true},
+		"mounted read-only": {func(d *disklab.Disk) {
 			if err := d.SetReadOnly(true); err != nil {
 				t.Fatal(err)
 			}
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			disk := loopdisk.NewExt4(t, 8<<20)
+			disk := disklab.NewExt4(t, 8<<20)
 			var st unix.Stat_t
 			if err := unix.Stat(disk.Dir, &st); err != nil {
 				t.Fatal(err)

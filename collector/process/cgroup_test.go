@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
@@ -133,7 +133,7 @@ func TestForkBombIsKilledSingly(t *testing.T) {
 // TestLateKillSparesTheNextRun: an unkillable process ends while another run uses the group.
 func TestLateKillSparesTheNextRun(t *testing.T) {
 	kernellock.HoldFor(t) // others would detect the hung task
-	g, dir, disk := member(t, groups(t, Limits{Processes: 100}), "a"), t.TempDir(), loopdisk.NewExt4(t, 8<<20)
+	g, dir, disk := member(t, groups(t, Limits{Processes: 100}), "a"), t.TempDir(), disklab.NewExt4(t, 8<<20)
 	began, pipe := filepath.Join(dir, "began"), filepath.Join(dir, "pipe")
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)

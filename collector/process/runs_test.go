@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
@@ -19,7 +19,7 @@ func TestStuckChildHoldsUpTheNextRun(t *testing.T) {
 	for _, group := range []bool{false, true} {
 		t.Run(fmt.Sprint("control group ", group), func(t *testing.T) {
 			kernellock.HoldFor(t) // others would detect the hung task
-			disk := loopdisk.NewExt4(t, 8<<20)
+			disk := disklab.NewExt4(t, 8<<20)
 			mark, p := testprogram.NewMark(t), Program{Timeout: patience}
 			p.Path, p.Args = self(t, "leave", disk.Dir+"/file")
 			if group {
@@ -59,7 +59,7 @@ func TestWhatCannotBeKilledKeepsItsGroup(t *testing.T) {
 		return s
 	}
 	kernellock.HoldFor(t) // others would detect the hung task
-	disk, old := loopdisk.NewExt4(t, 8<<20), open()
+	disk, old := disklab.NewExt4(t, 8<<20), open()
 	path, args := self(t, "leave", disk.Dir+"/file")
 	thaw := disk.Freeze()
 	p := Program{Path: path, Args: args, Group: member(t, old, "a"), Timeout: patience}

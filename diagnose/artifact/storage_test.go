@@ -10,7 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/hungfile"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
@@ -67,7 +67,7 @@ func TestStorageHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	disk := hungfile.Hold(t, filepath.Join(storage, "x"))
+	disk := disklab.HangFiles(t, filepath.Join(storage, "x"))
 	created := make(chan error, 1)
 	go func() {
 		_, err := a.Create("g")
@@ -136,7 +136,7 @@ func TestStorageHangsAtTheStart(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			disk := hungfile.Hold(t, filepath.Join(storage, held))
+			disk := disklab.HangFiles(t, filepath.Join(storage, held))
 			returns(t, "Open", 25*time.Second, func() error {
 				var err error
 				s, err = Open(config, quiet())

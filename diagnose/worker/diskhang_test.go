@@ -18,16 +18,15 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/hungfile"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
 // TestTheDiskHangs makes the disk hang while an operation creates an artifact: reporting detected
 // problems and renewing the Lease must not wait for it.
 func TestTheDiskHangs(t *testing.T) {
 	kernellock.HoldFor(t) // otherwise other tests would detect the hung task
-	disk := loopdisk.NewExt4(t, 16<<20)
+	disk := disklab.NewExt4(t, 16<<20)
 	r := newRig(t, objects(set("looks", v1alpha1.Node{ID: 1, Operation: "look"})))
 	r.conf.Dir = filepath.Join(disk.Dir, "diagnoses")
 	begun, frozen := make(chan struct{}), make(chan struct{})
@@ -81,7 +80,7 @@ func TestTheDiskHangsAtTheStart(t *testing.T) {
 
 	r.make(nil)
 	r.api.setAway(false)
-	disk := hungfile.Hold(t, runner.SavedPath(worker.Checkpoints(r.dir), r.reported()[0].ID))
+	disk := disklab.HangFiles(t, runner.SavedPath(worker.Checkpoints(r.dir), r.reported()[0].ID))
 	r.start()
 	t.Cleanup(func() { r.stop() })
 	disk.Wait()

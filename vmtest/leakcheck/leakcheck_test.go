@@ -65,7 +65,6 @@ func leak(kind, file string) (code int) {
 
 func leakedGoroutine() { select {} }
 
-// spliced copies from one TCP connection to another.
 func spliced() error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -94,7 +93,6 @@ func spliced() error {
 	return err
 }
 
-// pipes counts the descriptors of pipes.
 func pipes() (n int) {
 	entries, _ := os.ReadDir("/proc/self/fd")
 	for _, e := range entries {

@@ -15,8 +15,8 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
 // rules turn log lines into a condition and Events. Kills are reported by a shipped rule.
@@ -53,7 +53,7 @@ type world struct {
 	server *kubetest.Server
 	proxy  *kubetest.Proxy
 	node   string
-	disk   *loopdisk.Disk // of the agent's state
+	disk   *disklab.Disk // of the agent's state
 	agent  *agenttest.Agent
 	oom    *inject.OOM
 	log    string // path of the app's log
@@ -81,7 +81,7 @@ type world struct {
 // newWorld starts an agent with further arguments, for tests that take lasts longer than a plan.
 func newWorld(t *testing.T, server *kubetest.Server, lasts time.Duration, args ...string) *world {
 	w := &world{t: t, server: server, node: server.Node(t), harmed: map[part]func(){}, began: time.Now()}
-	w.disk = loopdisk.NewExt4(t, 32<<20)
+	w.disk = disklab.NewExt4(t, 32<<20)
 	dir := t.TempDir()
 	w.log = filepath.Join(dir, "app.log")
 	w.must(os.WriteFile(w.log, nil, 0o600))

@@ -13,7 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/logs"
 	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/hungfile"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 )
 
 func TestNewLinesOnly(t *testing.T) {
@@ -276,7 +276,7 @@ func TestFileThatHangs(t *testing.T) {
 	l.write("before\n")
 	c.want("before")
 	next := newLog(t, filepath.Join(dir, "next"))
-	disk := hungfile.Hold(t, next.path)
+	disk := disklab.HangFiles(t, next.path)
 	next.write("meanwhile\n")
 	next.rename("log")
 	disk.Wait()

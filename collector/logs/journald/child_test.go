@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
 	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/hungfile"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
@@ -125,7 +125,7 @@ esac`), func(r *Reader) { r.folders, r.check = []string{disk, memory}, 10*time.M
 // working.
 func TestJournalOnADiskThatHangs(t *testing.T) {
 	one, two := put(t, fakeEntry(1)), put(t, fakeEntry(2))
-	disk := hungfile.Hold(t, two)
+	disk := disklab.HangFiles(t, two)
 	c := start(t, Config{}, fake(t, `
 case "$N" in
 1) cat `+one+`; exec cat `+two+`;;

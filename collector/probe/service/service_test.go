@@ -34,9 +34,9 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/active"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 	"github.com/kernosis/kernosis/vmtest/testserver"
@@ -268,7 +268,7 @@ func TestNotMade(t *testing.T) {
 // A program that can't be killed is not started a second time.
 func TestStuckProgram(t *testing.T) {
 	kernellock.HoldFor(t) // others would detect the hung task
-	disk := loopdisk.NewExt4(t, 8<<20)
+	disk := disklab.NewExt4(t, 8<<20)
 	runs := filepath.Join(t.TempDir(), "runs")
 	svc := Service{Name: "own", Handler: "exec", Command: []string{testprogram.Script(t, "echo >>"+runs+"\n: >"+disk.Dir+"/file")}, Timeout: await.Within(time.Second)}
 	r := New(Config{FS: hostfs.New("/"), Prober: active.New(hostfs.FS{}), Report: func(*event.Event) {}})

@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -118,7 +118,7 @@ func TestBlockedStacksOfALock(t *testing.T) {
 
 // A process waits for a journal, whose thread waits for a disk that completes nothing.
 func TestBlockedStacksOfAJournal(t *testing.T) {
-	d := loopdisk.NewExt4(t, 64<<20)
+	d := disklab.NewExt4(t, 64<<20)
 	upper := d.Upper()
 	dir := d.MountExt4(upper)
 	name := filepath.Base(upper)

@@ -13,12 +13,12 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
 func TestCheckDiskStalledOfTheKernel(t *testing.T) {
-	d := loopdisk.NewExt4(t, 32<<20)
+	d := disklab.NewExt4(t, 32<<20)
 	upper := d.Upper()
 	name := filepath.Base(upper)
 	b := CheckDiskStalled(operationtest.RealHost())

@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
@@ -89,7 +89,7 @@ func TestDiskIdentity(t *testing.T) {
 }
 
 func TestDiskIdentityOfThisMachine(t *testing.T) {
-	d := loopdisk.NewExt4(t, 8<<20)
+	d := disklab.NewExt4(t, 8<<20)
 	out, _ := operationtest.Succeed(t, DiskIdentity(operationtest.RealHost()), map[string]string{"mountPoint": d.Dir})
 	if r := out.Results; r["device"] != d.Name || r["kind"] != "loop" || r["sizeBytes"] != strconv.Itoa(8<<20) || r["mountPoint"] != d.Dir || r["backingFile"] == "" {
 		t.Errorf("%v", r)

@@ -12,13 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/hungfile"
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
 func TestHealthyFilesystem(t *testing.T) {
-	d := loopdisk.NewExt4(t, 16<<20, "-N", "64")
+	d := disklab.NewExt4(t, 16<<20, "-N", "64")
 	h := operationtest.RealHost()
 	for i := range 60 { // there are 64 inodes
 		if err := os.WriteFile(filepath.Join(d.Dir, strconv.Itoa(i)), nil, 0o600); err != nil {
@@ -111,7 +110,7 @@ func TestBrokenFilesystem(t *testing.T) {
 }
 
 func TestShutDownXFS(t *testing.T) {
-	d := loopdisk.NewXFS(t)
+	d := disklab.NewXFS(t)
 	h, parameters := operationtest.RealHost(), map[string]string{"mountPoint": d.Dir}
 	if no := operationtest.Refuse(t, CheckFilesystemReadonly(h), parameters); no.Reason != "NoFilesystemReadOnly" {
 		t.Errorf("%+v", no)
@@ -189,7 +188,7 @@ func TestExt4OnADiskThatHangs(t *testing.T) {
 		"/sys/fs/ext4/sda/errors_count": "1\n", "/sys/fs/ext4/sda/last_error_time": "1795287600\n", "/sys/fs/ext4/sda/last_error_func": "ext4_lookup\n",
 		"/dev/sda": strings.Repeat("\x00", 4096),
 	})
-	hungfile.Hold(t, h.FS.Path("/dev/sda"))
+	disklab.HangFiles(t, h.FS.Path("/dev/sda"))
 	out, _ := operationtest.Succeed(t, DiskErrors(h), map[string]string{"mountPoint": "/data"}) // it does not read the disk
 	if !strings.HasPrefix(out.Results["filesystemErrors"], "ext4 on sda at /data: 1 error") {
 		t.Errorf("%v", out.Results)
@@ -277,7 +276,7 @@ func TestHealthyBtrfs(t *testing.T) {
 	if b, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(b), "\tbtrfs\n") {
 		t.Skip("no btrfs here")
 	}
-	d := loopdisk.New(t, 128<<20, "btrfs", "-q", "--mixed")
+	d := disklab.New(t, 128<<20, "btrfs", "-q", "--mixed")
 	h := operationtest.RealHost()
 	for _, parameters := range []map[string]string{{"mountPoint": d.Dir}, {"device": d.Name}} {
 		out, _ := operationtest.Succeed(t, Mounts(h), parameters)

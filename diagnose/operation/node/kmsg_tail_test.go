@@ -9,12 +9,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
 func TestKmsgTail(t *testing.T) {
-	d := loopdisk.NewExt4(t, 8<<20) // makes the kernel log a mount
+	d := disklab.NewExt4(t, 8<<20) // makes the kernel log a mount
 	b := KmsgTail(operationtest.RealHost())
 	out, kept, err := operationtest.Perform(t, b, map[string]string{"contains": "EXT4-FS (" + d.Name + ")", "maxAge": "1m"})
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EPERM) {

@@ -1,6 +1,6 @@
-// Package loopdisk creates loop devices, and filesystems on them, for the duration of a test. Only
-// tests may import it.
-package loopdisk
+// Package disklab creates disks for the duration of a test: loop devices, filesystems on them, and
+// what can happen to them, such as a disk that does not respond. Only tests may import it.
+package disklab
 
 import (
 	"errors"

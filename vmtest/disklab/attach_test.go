@@ -1,4 +1,4 @@
-package loopdisk
+package disklab
 
 import (
 	"bytes"

@@ -1,5 +1,4 @@
-// Package hungfile makes files hang, as on a disk that does not respond. Only tests may import it.
-package hungfile
+package disklab
 
 import (
 	"bytes"
@@ -15,17 +14,17 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
-// Files are files that hang when they are opened.
-type Files struct {
+// HungFiles are files that hang when they are opened, as on a disk that does not respond.
+type HungFiles struct {
 	tb      testing.TB
 	waiting *os.File // receives an event for each open that waits
 	release func()
 }
 
-// Hold makes each open of the given files, or of the given folders and the files in them, wait in
+// HangFiles makes each open of the given files, or of the given folders and the files in them, wait in
 // the kernel until Release, or until the end of the test. It skips the test if that is not
 // possible.
-func Hold(tb testing.TB, paths ...string) *Files {
+func HangFiles(tb testing.TB, paths ...string) *HungFiles {
 	tb.Helper()
 	if os.Geteuid() != 0 {
 		tb.Skip("needs root to hold up who opens a file")
@@ -35,7 +34,7 @@ func Hold(tb testing.TB, paths ...string) *Files {
 	if err != nil {
 		tb.Skipf("no fanotify here: %v", err)
 	}
-	f := &Files{tb: tb, waiting: os.NewFile(uintptr(fd), "fanotify")}
+	f := &HungFiles{tb: tb, waiting: os.NewFile(uintptr(fd), "fanotify")}
 	f.release = sync.OnceFunc(func() { _ = f.waiting.Close() })
 	tb.Cleanup(f.release)
 	for _, path := range paths {
@@ -47,7 +46,7 @@ func Hold(tb testing.TB, paths ...string) *Files {
 }
 
 // Wait waits for a blocked open that no earlier Wait has returned for.
-func (f *Files) Wait() {
+func (f *HungFiles) Wait() {
 	f.tb.Helper()
 	event := make([]byte, unix.FAN_EVENT_METADATA_LEN) // room for one event only
 	err := f.waiting.SetReadDeadline(time.Now().Add(await.Within(20 * time.Second)))
@@ -65,4 +64,4 @@ func (f *Files) Wait() {
 }
 
 // Release lets the blocked opens continue.
-func (f *Files) Release() { f.release() }
+func (f *HungFiles) Release() { f.release() }

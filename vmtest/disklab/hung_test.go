@@ -1,4 +1,4 @@
-package hungfile
+package disklab
 
 import (
 	"os"
@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-func TestHold(t *testing.T) {
+func TestHangFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
 	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, held := range map[string]string{"a file": path, "its folder": dir} {
-		f := Hold(t, held)
+		f := HangFiles(t, held)
 		read := make(chan string)
 		go func() {
 			text, err := os.ReadFile(path)

@@ -1,4 +1,4 @@
-package loopdisk
+package disklab
 
 import (
 	"errors"
@@ -81,23 +81,21 @@ func newDevice(tb testing.TB, size int64, fsType string, mkfs ...string) (d *Dis
 	}
 	d = &Disk{tb: tb, Dir: tb.TempDir()}
 	// In memory, so that the test does not depend on this machine's disks.
-	fd, err := unix.MemfdCreate("kernosis-loopdisk", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err := unix.MemfdCreate("kernosis-disklab", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	d.must(err)
-	image := os.NewFile(uintptr(fd), "/proc/"+strconv.Itoa(os.Getpid())+"/fd/"+strconv.Itoa(fd))
-	d.image = image
-	tb.Cleanup(func() { image.Close() })
-	d.must(image.Truncate(size))
-	c := exec.Command("mkfs."+fsType, append(mkfs, image.Name())...)
+	d.image = os.NewFile(uintptr(fd), "/proc/"+strconv.Itoa(os.Getpid())+"/fd/"+strconv.Itoa(fd))
+	tb.Cleanup(func() { d.image.Close() })
+	d.must(d.image.Truncate(size))
+	c := exec.Command("mkfs."+fsType, append(mkfs, d.image.Name())...)
 	c.Env = append(os.Environ(), "TEST_DIR=x", "TEST_DEV=x", "QA_CHECK_FS=x") // makes mkfs.xfs accept small sizes
 	if out, err := c.CombinedOutput(); err != nil {
 		tb.Fatalf("mkfs.%s: %v: %s", fsType, err, out)
 	}
-	d.Device, keep = d.attach(image)
+	d.Device, keep = attach(tb, d.image, unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR})
 	d.Name = filepath.Base(d.Device)
 	return d, keep
 }
 
-// mount mounts a device until the end of the test.
 func (d *Disk) mount(device, fsType, options string) {
 	d.tb.Helper()
 	d.must(unix.Mount(device, d.Dir, fsType, mountFlags, options))
@@ -120,12 +118,6 @@ func (d *Disk) must(err error) {
 	if err != nil {
 		d.tb.Fatal(err)
 	}
-}
-
-// attach creates a device over a file; the kernel detaches it at its last close.
-func (d *Disk) attach(image *os.File) (path string, keep *os.File) {
-	d.tb.Helper()
-	return attach(d.tb, image, unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR})
 }
 
 // unmount unmounts the filesystem. It waits for devices over its files, which the kernel detaches
@@ -164,16 +156,8 @@ func (d *Disk) guard(commands string, args ...string) {
 // Freeze blocks writes until thaw is called, or until the end of the test.
 func (d *Disk) Freeze() (thaw func()) {
 	d.tb.Helper()
-	ioctl := func(op uint) error {
-		dir, err := os.Open(d.Dir)
-		if err != nil {
-			return err
-		}
-		defer dir.Close()
-		return unix.IoctlSetInt(int(dir.Fd()), op, 0)
-	}
-	d.must(ioctl(fiFreeze))
-	thaw = sync.OnceFunc(func() { d.must(ioctl(fiThaw)) })
+	d.onDir(func(fd int) error { return unix.IoctlSetInt(fd, fiFreeze, 0) })
+	thaw = sync.OnceFunc(func() { d.onDir(func(fd int) error { return unix.IoctlSetInt(fd, fiThaw, 0) }) })
 	d.tb.Cleanup(thaw)
 	return thaw
 }
@@ -181,10 +165,16 @@ func (d *Disk) Freeze() (thaw func()) {
 // ShutDown stops all I/O of an XFS or ext4 filesystem, like its own reaction to an error.
 func (d *Disk) ShutDown() {
 	d.tb.Helper()
+	d.onDir(func(fd int) error { return unix.IoctlSetPointerInt(fd, goingDown, noLogFlush) })
+}
+
+// onDir calls fn with a descriptor of the mount point.
+func (d *Disk) onDir(fn func(fd int) error) {
+	d.tb.Helper()
 	dir, err := os.Open(d.Dir)
 	d.must(err)
 	defer dir.Close()
-	d.must(unix.IoctlSetPointerInt(int(dir.Fd()), goingDown, noLogFlush))
+	d.must(fn(int(dir.Fd())))
 }
 
 // AbortJournal makes writes to the disk fail until an ext4 filesystem has aborted its journal. From
@@ -193,14 +183,11 @@ func (d *Disk) AbortJournal() {
 	d.tb.Helper()
 	_, err := unix.FcntlInt(d.image.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE)
 	d.must(err)
-	dir, err := os.Open(d.Dir)
-	d.must(err)
-	defer dir.Close()
 	for i := range 10 {
 		if err := os.Mkdir(filepath.Join(d.Dir, strconv.Itoa(i)), 0o755); err != nil {
 			return
 		}
-		_ = dir.Sync() // fails, and has the journal aborted
+		d.onDir(func(fd int) error { _ = unix.Fsync(fd); return nil }) // fails, and has the journal aborted
 	}
 	d.tb.Fatal("the filesystem accepts writes that its disk refuses")
 }
@@ -223,7 +210,8 @@ func (d *Disk) Upper() (device string) {
 	defer image.Close()
 	d.must(unix.Fallocate(int(image.Fd()), 0, 0, 8<<20))
 	d.must(image.Sync())
-	device, keep := d.attach(image)
+	// The kernel detaches the device at its last close.
+	device, keep := attach(d.tb, image, unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR})
 	d.tb.Cleanup(func() { keep.Close() })
 	return device
 }
