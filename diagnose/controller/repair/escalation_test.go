@@ -305,6 +305,35 @@ func TestNoCheckThatWouldTryAgain(t *testing.T) {
 	}
 }
 
+// A Diagnosis that is cancelled after its end cancels those that follow it, which would repair.
+func TestCancelAfterTheEnd(t *testing.T) {
+	for _, cancelled := range []bool{false, true} {
+		l := unproven(t, 0, v1alpha1.ResultRunning, func(d *v1alpha1.Diagnosis) { d.Spec.Cancel = cancelled })
+		first := following(l.d, 2)
+		second := following(first, 2)
+		if err := l.client.Create(t.Context(), second); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []*v1alpha1.Diagnosis{l.d, first} {
+			l.d = &v1alpha1.Diagnosis{}
+			if err := l.client.Get(t.Context(), client.ObjectKeyFromObject(d), l.d); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, d := range []*v1alpha1.Diagnosis{first, second} {
+			if err := l.client.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+				t.Fatal(err)
+			}
+			if d.Spec.Cancel != cancelled {
+				t.Errorf("%s is cancelled: %v, want %v", d.Name, d.Spec.Cancel, cancelled)
+			}
+		}
+	}
+}
+
 // Only a repair that succeeded counts as made, for a run that follows.
 func TestAttemptsThatFailed(t *testing.T) {
 	now := metav1.NowMicro()
@@ -349,7 +378,13 @@ func unproven(t *testing.T, ahead time.Duration, checked v1alpha1.ResultState, c
 		objects = append(objects, again)
 	}
 	byNodeName := func(o client.Object) []string { return []string{o.(*v1alpha1.Diagnosis).Spec.NodeName} }
-	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).WithStatusSubresource(d).WithIndex(d, byNode, byNodeName).Build()
+	byParentUID := func(o client.Object) []string {
+		if p := o.(*v1alpha1.Diagnosis).Parent(); p != nil {
+			return []string{string(p.UID)}
+		}
+		return nil
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).WithStatusSubresource(d).WithIndex(d, byNode, byNodeName).WithIndex(d, byParent, byParentUID).Build()
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
 		t.Fatal(err)
 	}

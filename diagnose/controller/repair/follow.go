@@ -71,6 +71,28 @@ func (l *look) follow(ctx context.Context, last *made) (*v1alpha1.Diagnosis, err
 	return have, nil
 }
 
+// cancelFollowing cancels the Diagnoses that follow a cancelled one, even ended ones: they cancel
+// those that follow them.
+func (l *look) cancelFollowing(ctx context.Context) error {
+	var list v1alpha1.DiagnosisList
+	if err := l.client.List(ctx, &list, client.InNamespace(l.d.Namespace), client.MatchingFields{byParent: string(root(l.d))}); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		f := &list.Items[i]
+		if name, ok := followed(f); !ok || name != l.d.Name || f.Spec.Cancel {
+			continue
+		}
+		next := f.DeepCopy()
+		next.Spec.Cancel = true
+		// No optimistic lock: a cancellation can't be taken back.
+		if err := l.client.Patch(ctx, next, client.MergeFrom(f), client.FieldOwner(lease.Controller)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("cancel Diagnosis %s: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
 // checkAgain runs the checks before a repair again, if nothing else reports whether it helped, and
 // puts their result into o. why says what is pending, or why there is no result. After a cancelled
 // run or an unknown outcome the checks are not repeated, because the follow-up Diagnosis would also

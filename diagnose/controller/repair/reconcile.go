@@ -82,6 +82,11 @@ func (l *look) look(ctx context.Context) error {
 	if l.d.Spec.NodeName == "" || len(l.d.Status.Results) == 0 && len(l.d.Status.Remediations) == 0 {
 		return nil
 	}
+	if l.d.Spec.Cancel {
+		if err := l.cancelFollowing(ctx); err != nil {
+			return err
+		}
+	}
 	// A repair under way comes before one that is due; never both at once.
 	if rem := l.d.Status.Repairing(); rem != nil {
 		return l.goOn(ctx, int(rem.ID))
