@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"testing"
 	"time"
 
@@ -11,10 +12,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
+	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
 // An action that retries until its context ends leaves the pass time to record the outcome.
@@ -58,5 +65,48 @@ func TestProblemsOfTheSameTextAndTime(t *testing.T) {
 		if got := episode(test.a) == episode(test.b); got != test.same {
 			t.Errorf("%s: the same problem: %t", name, got)
 		}
+	}
+}
+
+// A pod's eviction is no attempt for another pod of the same selector; what is done to their node is.
+func TestAttemptsOfThePodsOfASelector(t *testing.T) {
+	now := metav1.NowMicro()
+	evict := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: "move"}}
+	evict.Spec.Processor.Builtin = &v1alpha1.Builtin{Name: "evict-pod"}
+	objects := []client.Object{evict}
+	of := func(name, pod string) *v1alpha1.Diagnosis {
+		d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "system", UID: types.UID(name), Labels: map[string]string{trigger.LabelSource: "event"},
+			Annotations: map[string]string{trigger.AnnotationSubject: "s", trigger.AnnotationEpisode: "2026-11-21T12:00:00Z"},
+		}}
+		d.Spec = v1alpha1.DiagnosisSpec{NodeName: "n", PodReference: &v1alpha1.PodReference{Namespace: "shop", Name: pod}}
+		for i, o := range []string{"move", "delete-pod", "cordon", "restart-unit"} {
+			d.Status.Results = append(d.Status.Results, v1alpha1.Result{ID: int32(i + 1), Operation: o, State: v1alpha1.ResultSucceeded, StartTime: &now})
+			d.Status.Remediations = append(d.Status.Remediations, v1alpha1.Remediation{ID: int32(i + 1), Verb: v1alpha1.RemediationRun, Time: now})
+		}
+		objects = append(objects, d)
+		return d
+	}
+	d := of("d", "web-0")
+	of("again", "web-0")
+	of("other", "web-1")
+	node := func(o client.Object) []string { return []string{o.(*v1alpha1.Diagnosis).Spec.NodeName} }
+	c := clientfake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).WithIndex(d, byNode, node).Build()
+	all, err := (&reconciler{client: c, builtins: catalog.All(operation.Host{})}).attempts(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, a := range all {
+		counts[string(a.Diagnosis)+" "+a.Operation]++
+	}
+	want := map[string]int{"other cordon": 1, "other restart-unit": 1}
+	for _, name := range []string{"d ", "again "} {
+		for _, o := range []string{"move", "delete-pod", "cordon", "restart-unit"} {
+			want[name+o] = 1
+		}
+	}
+	if !maps.Equal(counts, want) {
+		t.Errorf("%v, want %v", counts, want)
 	}
 }

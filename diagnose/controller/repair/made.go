@@ -157,7 +157,8 @@ func stateOf(d *v1alpha1.Diagnosis, last *made) policy.VerifyState {
 }
 
 // attempts returns the repairs that were begun on the Diagnosis' node in the same episode of the
-// problem, by any Diagnosis, and those of its chain of follow-ups.
+// problem, by any Diagnosis, and those of its chain of follow-ups. Repairs of another pod are not
+// attempts for this one.
 func (r *reconciler) attempts(ctx context.Context, d *v1alpha1.Diagnosis) ([]policy.Attempt, error) {
 	out := attemptsOf(d)
 	var list v1alpha1.DiagnosisList
@@ -167,16 +168,28 @@ func (r *reconciler) attempts(ctx context.Context, d *v1alpha1.Diagnosis) ([]pol
 	}
 	for i := range list.Items {
 		other := &list.Items[i]
-		if same := episode(d) != (problemKey{}) && episode(other) == episode(d); other.UID != d.UID && (same || root(other) == root(d)) {
-			out = append(out, attemptsOf(other)...)
+		same := episode(d) != (problemKey{}) && episode(other) == episode(d)
+		if other.UID == d.UID || !same && root(other) != root(d) {
+			continue
+		}
+		for _, a := range attemptsOf(other) {
+			if other.Pod() == d.Pod() || !r.ofPod(ctx, a.Operation) {
+				out = append(out, a)
+			}
 		}
 	}
 	slices.SortFunc(out, func(a, b policy.Attempt) int { return a.Started.Compare(b.Started) })
 	return out, nil
 }
 
+// ofPod reports whether an operation changes a pod, not the node.
+func (r *reconciler) ofPod(ctx context.Context, name string) bool {
+	b, _, _ := r.builtinOf(ctx, name)
+	return actionKinds()[b].pod
+}
+
 // problemKey identifies an episode of a problem. It is empty if a person created the Diagnosis. The
-// pods of one selector share it, because most repairs are of their node.
+// pods of one selector share it.
 type problemKey struct{ source, subject, episode string }
 
 func episode(d *v1alpha1.Diagnosis) problemKey {

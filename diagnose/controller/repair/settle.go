@@ -131,16 +131,24 @@ func (r *reconciler) diagnosis(ctx context.Context, slot *v1alpha1.Repair) (*v1a
 	return find(), nil
 }
 
+// builtinOf returns the name and fixed parameters of the built-in that an operation runs.
+func (r *reconciler) builtinOf(ctx context.Context, name string) (builtin string, fixed map[string]string, ok bool) {
+	op := &v1alpha1.Operation{}
+	err := r.client.Get(ctx, client.ObjectKey{Name: name}, op)
+	switch b := op.Spec.Processor.Builtin; {
+	case apierrors.IsNotFound(err):
+		return name, nil, true
+	case err != nil || b == nil:
+		return "", nil, false
+	default:
+		return b.Name, b.Parameters, true
+	}
+}
+
 // gentle is [gentle] of an operation, judging by its fixed and given parameters.
 func (r *reconciler) gentle(ctx context.Context, name string, given map[string]string) bool {
-	op := &v1alpha1.Operation{}
-	var fixed map[string]string
-	if err := r.client.Get(ctx, client.ObjectKey{Name: name}, op); err == nil {
-		if op.Spec.Processor.Builtin == nil {
-			return false
-		}
-		name, fixed = op.Spec.Processor.Builtin.Name, op.Spec.Processor.Builtin.Parameters
-	} else if !apierrors.IsNotFound(err) {
+	name, fixed, ok := r.builtinOf(ctx, name)
+	if !ok {
 		return false
 	}
 	b, ok := operation.Lookup(r.builtins, name)
