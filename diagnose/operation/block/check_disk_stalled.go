@@ -49,23 +49,28 @@ func (h host) checkDiskStalled(ctx context.Context, call *operation.Call) (opera
 	if err := h.blockedElsewhere(call.Parameters); err != nil {
 		return operation.Output{}, err
 	}
-	disks, skipped, err := h.disksToLookAt(call.Parameters["device"])
+	disks, unseen, err := h.disksToLookAt(call.Parameters["device"])
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, blind := h.FS.Disks(); blind == nil {
+			return operation.Output{}, operation.RefutedBy("NoDiskStalled", "this node has no device %s (any more)", call.Parameters["device"])
+		}
+	}
 	if err != nil {
 		return operation.Output{}, err
 	}
-	if len(skipped) > 0 {
-		f.Note("%s", notExamined(skipped))
-	}
-	before := h.diskStats(disks, f)
-	if len(before) == 0 {
-		return operation.Output{}, fmt.Errorf("can't read counters of %s: %s", strings.Join(disks, ", "), strings.Join(f.Notes, "; "))
-	}
+	before, unread, _ := h.diskStats(disks)
 	began := time.Now()
 	if err := operation.Pause(ctx, call.Parameters.Duration("window")); err != nil {
 		return operation.Output{}, err
 	}
-	after := h.diskStats(disks, f)
+	after, unreadAfter, gone := h.diskStats(disks)
 	window := time.Since(began)
+	for _, d := range append(unread, unreadAfter...) {
+		unseen = operation.AddOnce(unseen, d)
+	}
+	if len(unseen) > 0 {
+		f.Note("%s", notExamined(unseen))
+	}
 	var stalled []string
 	var busy []string
 	for _, name := range disks {
@@ -80,7 +85,8 @@ func (h host) checkDiskStalled(ctx context.Context, call *operation.Call) (opera
 		}
 	}
 	if len(stalled) == 0 {
-		return operation.Output{}, notStalled(disks, skipped, busy, after, window)
+		seen := slices.DeleteFunc(disks, func(name string) bool { _, ok := after[name]; return !ok })
+		return operation.Output{}, notStalled(seen, gone, unseen, busy, window)
 	}
 	slices.SortStableFunc(stalled, func(a, b string) int { return cmp.Compare(after[b].InFlight, after[a].InFlight) })
 	f.Text("stalledDevices", strings.Join(stalled, " "))
@@ -129,8 +135,8 @@ func waiterOf(v operation.Values) string {
 }
 
 // disksToLookAt returns the disks that a device consists of, all of which keep counters. Without a
-// device it returns all disks; those in skipped keep no counters.
-func (h host) disksToLookAt(device string) (disks, skipped []string, err error) {
+// device it returns all disks; those in unseen keep no counters.
+func (h host) disksToLookAt(device string) (disks, unseen []string, err error) {
 	off := func(name string) bool { return h.FS.DiskValue(name, "queue/iostats") == "0" }
 	if device == "" {
 		all, err := h.FS.Disks()
@@ -139,15 +145,18 @@ func (h host) disksToLookAt(device string) (disks, skipped []string, err error) 
 		}
 		for _, name := range all {
 			if off(name) {
-				skipped = append(skipped, name)
+				unseen = append(unseen, name+" (queue/iostats is 0)")
 			} else {
 				disks = append(disks, name)
 			}
 		}
-		if len(disks) == 0 && len(skipped) > 0 {
-			return nil, nil, errors.New("no disk keeps counters: " + notExamined(skipped))
+		switch {
+		case len(all) == 0:
+			return nil, nil, errors.New("this node has no disk")
+		case len(disks) == 0:
+			return nil, nil, errors.New("no disk keeps counters: " + notExamined(unseen))
 		}
-		return disks, skipped, nil
+		return disks, unseen, nil
 	}
 	below, err := h.FS.Below(device)
 	if err != nil {
@@ -167,39 +176,48 @@ func (h host) disksToLookAt(device string) (disks, skipped []string, err error) 
 }
 
 func notExamined(disks []string) string {
-	return "not examined: " + strings.Join(disks[:min(len(disks), 5)], ", ") + " (queue/iostats is 0)"
+	return "not examined: " + display.List(disks, 5)
 }
 
-// diskStats reads the counters of disks. It notes those that can't be read, but not those that are
-// gone.
-func (h host) diskStats(disks []string, f *operation.Finding) map[string]hostfs.DiskStat {
-	stats := make(map[string]hostfs.DiskStat, len(disks))
+// diskStats reads the counters of disks. unread are those that can't be read, each with the error;
+// gone are those that were removed.
+func (h host) diskStats(disks []string) (stats map[string]hostfs.DiskStat, unread, gone []string) {
+	stats = make(map[string]hostfs.DiskStat, len(disks))
 	for _, name := range disks {
 		s, err := h.FS.DiskStat(name)
 		switch {
 		case err == nil:
 			stats[name] = s
-		case !errors.Is(err, fs.ErrNotExist):
-			f.Note("can't examine %s: %v", name, err)
+		case errors.Is(err, fs.ErrNotExist):
+			gone = append(gone, name)
+		default:
+			unread = append(unread, fmt.Sprintf("%s (%v)", name, err))
 		}
 	}
-	return stats
+	return stats, unread, gone
 }
 
-// notStalled returns the error that refutes the check, with what the disks did instead.
-func notStalled(disks, skipped, busy []string, stats map[string]hostfs.DiskStat, window time.Duration) *operation.Refuted {
-	evidence := "no I/O in flight"
-	if len(busy) > 0 {
-		evidence = strings.Join(busy[:min(len(busy), 5)], "; ")
+// notStalled returns the error that refutes the check, with what the disks did instead, or another
+// error if some could not be examined.
+func notStalled(seen, gone, unseen, busy []string, window time.Duration) error {
+	var text []string
+	if len(seen) > 0 {
+		name := strings.Join(seen, ", ")
+		if len(seen) > 3 {
+			name = display.Count(len(seen), "disk")
+		}
+		if len(busy) == 0 {
+			busy = []string{"no I/O in flight"}
+		}
+		text = append(text, fmt.Sprintf("%s observed for %s: %s", name, window.Truncate(100*time.Millisecond), strings.Join(busy[:min(len(busy), 5)], "; ")))
 	}
-	name := strings.Join(disks, ", ")
-	if len(disks) > 3 {
-		name = display.Count(len(stats), "disk")
+	if len(gone) > 0 {
+		text = append(text, "removed meanwhile: "+display.List(gone, 5))
 	}
-	if len(skipped) > 0 {
-		evidence += "; " + notExamined(skipped)
+	if len(unseen) > 0 {
+		return errors.New(strings.Join(append(text, notExamined(unseen)), "; "))
 	}
-	return operation.RefutedBy("NoDiskStalled", "%s observed for %s: %s", name, window.Truncate(100*time.Millisecond), evidence)
+	return operation.RefutedBy("NoDiskStalled", "%s", strings.Join(text, "; "))
 }
 
 // lowest returns the first of the stalled devices that has no stalled device below.

@@ -119,14 +119,45 @@ func TestCheckDiskStalledOfAStack(t *testing.T) {
 	if no := operationtest.Refuse(t, b, map[string]string{"window": "1ms", "device": "sdb"}); !strings.Contains(no.Message, "sdb") {
 		t.Errorf("%+v", no)
 	}
-	for device, want := range map[string]string{"sdz": "no such file", "../x": "no such file", "sdc": "iostats"} {
-		if _, _, err := operationtest.Perform(t, b, map[string]string{"window": "1ms", "device": device}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", device, err)
+	for _, device := range []string{"sdz", "../x"} {
+		if no := operationtest.Refuse(t, b, map[string]string{"window": "1ms", "device": device}); no.Message != "this node has no device "+device+" (any more)" {
+			t.Errorf("%s: %+v", device, no)
+		}
+	}
+	if _, _, err := operationtest.Perform(t, b, map[string]string{"window": "1ms", "device": "sdc"}); err == nil || !strings.Contains(err.Error(), "iostats") {
+		t.Errorf("sdc: %v", err)
+	}
+}
+
+// A disk that is removed while it is observed.
+func TestCheckDiskStalledOfARemovedDisk(t *testing.T) {
+	h := host{operationtest.HostOf(t, map[string]string{"/sys/block/sdb/stat": " 1 0 8 1 1 0 8 1 0 1 1 0 0 0 0 0 0\n"}), operation.NewPatience()}
+	seen, unread, gone := h.diskStats([]string{"sda", "sdb"})
+	if len(seen) != 1 || len(unread) != 0 || len(gone) != 1 || gone[0] != "sda" {
+		t.Errorf("%v, unread %v, gone %v", seen, unread, gone)
+	}
+	for want, err := range map[string]error{
+		"NoDiskStalled: removed meanwhile: sda":                                                notStalled(nil, gone, nil, nil, time.Second),
+		"NoDiskStalled: sdb observed for 1s: no I/O in flight; removed meanwhile: sda":         notStalled([]string{"sdb"}, gone, nil, nil, time.Second),
+		"sdb observed for 1s: no I/O in flight; removed meanwhile: sda; not examined: sdc (x)": notStalled([]string{"sdb"}, gone, []string{"sdc (x)"}, nil, time.Second),
+	} {
+		if err.Error() != want {
+			t.Errorf("%q, want %q", err, want)
 		}
 	}
 }
 
-// A disk without counters is not refuted.
+// Where no disk can be seen, none is known to be gone.
+func TestCheckDiskStalledWithoutSysfs(t *testing.T) {
+	for _, device := range []string{"", "sda"} {
+		_, _, err := operationtest.Perform(t, CheckDiskStalled(operationtest.HostOf(t, nil)), map[string]string{"window": "1ms", "device": device})
+		if _, no := errors.AsType[*operation.Refuted](err); err == nil || no {
+			t.Errorf("%q: %v", device, err)
+		}
+	}
+}
+
+// Without the counters of all disks, it is not known that none stalls.
 func TestCheckDiskStalledWithoutCounters(t *testing.T) {
 	const idle = " 1 0 8 1 1 0 8 1 0 1 1 0 0 0 0 0 0\n"
 	files := map[string]string{
@@ -140,8 +171,11 @@ func TestCheckDiskStalledWithoutCounters(t *testing.T) {
 	}
 	files["/sys/devices/sdb/dev"], files["/sys/devices/sdb/stat"], files["/sys/devices/sdb/queue/iostats"] = "8:16\n", idle, "1\n"
 	files["/sys/block/sdb"], files["/sys/class/block/sdb"] = "-> ../devices/sdb", "-> ../../devices/sdb"
-	no := operationtest.Refuse(t, CheckDiskStalled(operationtest.HostOf(t, files)), parameters)
-	if !strings.HasPrefix(no.Message, "sdb observed") || !strings.HasSuffix(no.Message, "; not examined: sdc (queue/iostats is 0)") {
-		t.Errorf("%+v", no)
+	for content, want := range map[string]string{idle: "sdc (queue/iostats is 0)", "x": "sdb (parse "} {
+		files["/sys/devices/sdb/stat"] = content
+		_, _, err = operationtest.Perform(t, CheckDiskStalled(operationtest.HostOf(t, files)), parameters)
+		if _, no := errors.AsType[*operation.Refuted](err); err == nil || no || !strings.Contains(err.Error(), "not examined: sdc (queue/iostats is 0)") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v", err)
+		}
 	}
 }

@@ -82,9 +82,9 @@ func (h host) runBlockedBy(ctx context.Context, call *operation.Call, kind strin
 		return nil, "", err
 	}
 	all = slices.DeleteFunc(all, func(t *blockedTask) bool { return t.state != 'D' })
-	if len(all) > blockedMostMax {
-		f.Note("%d more blocked tasks were not examined", len(all)-blockedMostMax)
-		all = all[:blockedMostMax]
+	left := max(0, len(all)-blockedMostMax)
+	if all = all[:len(all)-left]; left > 0 {
+		f.Note("%d more blocked tasks were not examined", left)
 	}
 	var unread error
 	for _, t := range all {
@@ -105,6 +105,9 @@ func (h host) runBlockedBy(ctx context.Context, call *operation.Call, kind strin
 	others = "no task is blocked"
 	if len(all) > 0 {
 		others = display.Count(len(all), "blocked task") + ": " + waitKinds(all)
+	}
+	if len(tasks) == 0 && left > 0 {
+		return nil, "", fmt.Errorf("%s; %d more were not examined", others, left)
 	}
 	if len(tasks) > 0 {
 		err = f.Artifact(call, "stacks.txt", func(w *operation.Page) {

@@ -1,12 +1,16 @@
 package block
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
@@ -51,4 +55,24 @@ func TestCheckFilesystemFrozenWithoutStacks(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "needs CAP_SYS_ADMIN") {
 		t.Errorf("%v", err)
 	}
+}
+
+// More blocked tasks than are examined may hide the one that waits for a thaw.
+func TestCheckFilesystemFrozenOfTooManyTasks(t *testing.T) {
+	files := map[string]string{}
+	for pid := 1000; pid <= 1000+blockedMostMax; pid++ {
+		dir := fmt.Sprintf("/proc/%d", pid)
+		files[dir+"/stat"] = fmt.Sprintf("%d (pg) D 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 250 0 0\n", pid)
+		files[fmt.Sprintf("%s/task/%d/x", dir, pid)] = ""
+		files[dir+"/stack"] = "[<0>] io_schedule+0x46/0x80\n"
+	}
+	h := operationtest.HostOf(t, files)
+	_, _, err := operationtest.Perform(t, CheckFilesystemFrozen(h), nil)
+	if _, no := errors.AsType[*operation.Refuted](err); err == nil || no || !strings.HasSuffix(err.Error(), "; 1 more were not examined") {
+		t.Errorf("%v", err)
+	}
+	if err := os.RemoveAll(h.FS.Path("/proc/1000")); err != nil {
+		t.Fatal(err)
+	}
+	operationtest.Refuse(t, CheckFilesystemFrozen(h), nil)
 }

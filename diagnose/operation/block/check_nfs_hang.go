@@ -54,6 +54,7 @@ func (h host) checkNFSHang(ctx context.Context, call *operation.Call) (operation
 	reportBlockedBy(f, tasks)
 	window := call.Parameters.Duration("window").String()
 	silent, answering := silentNFS(before, after)
+	uncounted := slices.IndexFunc(after, func(m hostfs.NFSMount) bool { return !m.Counted })
 	if len(tasks) == 0 && unread != nil {
 		return operation.Output{}, fmt.Errorf("no task waits for NFS, but the counters of its mounts can't be read: %w", unread)
 	}
@@ -61,6 +62,9 @@ func (h host) checkNFSHang(ctx context.Context, call *operation.Call) (operation
 		// Requests are sent and nothing is received, though no task is blocked: soft mounts or
 		// asynchronous I/O.
 		asked := slices.DeleteFunc(silent, func(m nfsChange) bool { return m.sent == 0 })
+		if len(asked) == 0 && uncounted >= 0 {
+			return operation.Output{}, fmt.Errorf("no task waits for NFS, but the kernel has no counters of %s", after[uncounted].Source)
+		}
 		if len(asked) == 0 {
 			return operation.Output{}, operation.RefutedBy("NFSServersAnswer", "no request went unanswered for %s, and no task waits for NFS; %s", window, others)
 		}
@@ -78,7 +82,7 @@ func (h host) checkNFSHang(ctx context.Context, call *operation.Call) (operation
 			return operation.Output{}, operation.RefutedBy("NFSServersAnswer", "%s answers, though %s", named, waitingVerb(tasks))
 		}
 		silent = slices.DeleteFunc(silent, func(m nfsChange) bool { return m.Source != named })
-	} else if len(before) > 0 && len(silent) == 0 {
+	} else if len(before) > 0 && len(silent) == 0 && uncounted < 0 {
 		return operation.Output{}, operation.RefutedBy("NFSServersAnswer", "all NFS servers answer, though %s", waitingVerb(tasks))
 	}
 	reportNfs(f, silent)

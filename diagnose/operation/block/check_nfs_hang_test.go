@@ -74,6 +74,20 @@ func TestCheckNFSHang(t *testing.T) {
 		t.Errorf("%+v", no)
 	}
 
+	// The kernel has no counters of one mount: its server may be the one that does not answer.
+	const uncounted = "device third:/c mounted on /mnt/c with fstype nfs4 statvers=1.1\n"
+	for _, blocked := range []bool{false, true} {
+		files := nfsNode(57, 55)
+		if blocked {
+			files = blockedInNFS(files, false)
+		}
+		files["/proc/1/mountstats"] += uncounted
+		out, _, err := operationtest.Perform(t, CheckNFSHang(operationtest.HostOf(t, files)), window)
+		if _, no := errors.AsType[*operation.Refuted](err); no || (err == nil) != blocked || !blocked && !strings.Contains(err.Error(), "no counters of third:/c") {
+			t.Errorf("blocked %v: %+v, %v", blocked, out.Verdict, err)
+		}
+	}
+
 	// Counters that change all the time.
 	for _, c := range []struct {
 		name     string

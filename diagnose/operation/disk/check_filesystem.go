@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ func checkedFilesystemResults() []operation.Result {
 }
 
 // checkFilesystem runs a check with the verdict yes for filesystems for which says returns a text.
-// If there are none, it is refuted with the reason no.
+// If there are none, it is refuted with the reason no, unless one could not be examined.
 func (h host) checkFilesystem(ctx context.Context, call *operation.Call, yes, no string, says func(*filesystem) string) (operation.Output, error) {
 	list, err := h.filesystems(call.Parameters, false)
 	if errors.Is(err, errNotMounted) {
@@ -35,19 +36,24 @@ func (h host) checkFilesystem(ctx context.Context, call *operation.Call, yes, no
 	f := operation.NewFinding()
 	var found []*filesystem
 	var text []string
+	var unseen error
 	for _, fs := range list {
 		err := h.seeStopped(ctx, fs)
 		s := says(fs)
 		if err != nil {
-			if len(list) == 1 && s == "" || ctx.Err() != nil {
+			if ctx.Err() != nil {
 				return operation.Output{}, err
 			}
+			unseen = cmp.Or(unseen, err)
 			f.Note("%v", err)
 		}
 		if s != "" {
 			found = append(found, fs)
 			text = append(text, s)
 		}
+	}
+	if len(found) == 0 && unseen != nil {
+		return operation.Output{}, unseen
 	}
 	if len(found) == 0 {
 		evidence := display.Count(len(list), "filesystem") + " examined"

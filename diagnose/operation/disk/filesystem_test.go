@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
@@ -296,5 +298,19 @@ func TestHealthyBtrfs(t *testing.T) {
 	out, _ := operationtest.Succeed(t, DiskIdentity(h), map[string]string{"mountPoint": d.Dir})
 	if r := out.Results; r["device"] != d.Name || r["mountPoint"] != d.Dir {
 		t.Errorf("%v", r)
+	}
+}
+
+// That no filesystem refuses writes is not known while one can't be examined.
+func TestAFilesystemThatCanNotBeExamined(t *testing.T) {
+	files := map[string]string{"/proc/1/mountinfo": "20 1 8:0 / /data rw - xfs /dev/sda rw\n21 1 8:16 / /boot rw - vfat /dev/sdb rw\n"}
+	_, _, err := operationtest.Perform(t, CheckFilesystemReadonly(operationtest.HostOf(t, files)), nil) // there is no folder /data
+	if _, no := errors.AsType[*operation.Refuted](err); err == nil || no || !strings.Contains(err.Error(), "check whether xfs on") {
+		t.Errorf("%v", err)
+	}
+	files["/proc/1/mountinfo"] += "22 1 8:32 / /c rw,emergency_ro - ext4 /dev/sdc rw,emergency_ro\n"
+	out, _ := operationtest.Succeed(t, CheckFilesystemReadonly(operationtest.HostOf(t, files)), nil)
+	if out.Results["mountPoint"] != "/c" || !strings.Contains(out.Results["note"], "check whether xfs on") {
+		t.Errorf("%+v %v", out.Verdict, out.Results)
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/display"
@@ -51,7 +53,7 @@ func CheckCPUThrottled(h operation.Host) operation.Builtin {
 			if err != nil {
 				return operation.Output{}, err
 			}
-			worst, err := throttled(h, ctx, layout, groups, v.Duration("window"))
+			worst, err := throttled(h, ctx, layout, groups, v.Duration("window"), r)
 			if err != nil {
 				return operation.Output{}, err
 			}
@@ -61,6 +63,9 @@ func CheckCPUThrottled(h operation.Host) operation.Builtin {
 			r.Uint("throttledPercent", worst.percent())
 			r.Text("throttledTime", worst.waited.String())
 			if worst.periods == 0 || worst.percent() < uint64(v.Int("threshold")) {
+				if len(r.Notes) > 0 {
+					return operation.Output{}, fmt.Errorf("%s; %s", worst, strings.Join(r.Notes, "; "))
+				}
 				return operation.Output{}, operation.RefutedBy("CPUNotThrottled", "%s; %d cgroups examined", worst, len(groups))
 			}
 			return r.Output(operation.VerdictOf("CPUThrottled", "%s", worst)), nil
@@ -162,13 +167,20 @@ func cpuGroup(h operation.Host, layout hostfs.CgroupLayout, pid int) (string, er
 }
 
 // throttled watches cgroups during a window, and returns the one that was throttled most; if none
-// was, any with a limit; otherwise the zero value.
-func throttled(h operation.Host, ctx context.Context, layout hostfs.CgroupLayout, groups []string, window time.Duration) (worst throttle, err error) {
+// was, any with a limit; otherwise the zero value. It notes those that can't be read, but not those
+// that were removed.
+func throttled(h operation.Host, ctx context.Context, layout hostfs.CgroupLayout, groups []string, window time.Duration, r *operation.Finding) (worst throttle, err error) {
 	before := map[string]hostfs.CgroupCPU{}
 	var readErr error
+	unread := func(err error) {
+		if !errors.Is(err, fs.ErrNotExist) {
+			r.Note("%v", err)
+		}
+	}
 	for _, g := range groups {
 		c, err := h.FS.CgroupCPU(layout, g)
 		if err != nil {
+			unread(err)
 			readErr = errors.Join(readErr, err)
 			continue
 		}
@@ -186,12 +198,16 @@ func throttled(h operation.Host, ctx context.Context, layout hostfs.CgroupLayout
 			continue
 		}
 		limit, err := h.FS.CgroupCPULimit(layout, g)
-		if err != nil || limit.Quota == 0 {
+		if err == nil && limit.Quota == 0 {
 			continue
 		}
-		now, err := h.FS.CgroupCPU(layout, g)
+		var now hostfs.CgroupCPU
+		if err == nil {
+			now, err = h.FS.CgroupCPU(layout, g)
+		}
 		if err != nil {
-			continue // it was removed
+			unread(err)
+			continue
 		}
 		t := throttle{
 			path: g, limit: limit, window: window,

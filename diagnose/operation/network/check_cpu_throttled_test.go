@@ -9,6 +9,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/operationtest"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -117,4 +118,20 @@ func TestNetThrottleText(t *testing.T) {
 			t.Errorf("%s\nwant %s", got, want)
 		}
 	}
+}
+
+// A limit that can't be read is not refuted.
+func TestCheckCPUThrottledWithoutALimit(t *testing.T) {
+	files := map[string]string{
+		"/proc/1/mountinfo":               "20 1 0:26 / /sys/fs/cgroup rw - cgroup2 none rw\n",
+		"/sys/fs/cgroup/a/cpu.stat":       "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\n",
+		"/sys/fs/cgroup/a/cpu.max":        "max 100000\n",
+		"/sys/fs/cgroup/a/b/cpu.stat":     "nr_periods 9\nnr_throttled 0\nthrottled_usec 0\n",
+		"/sys/fs/cgroup/a/b/cpu.max":      "x 100000\n",
+		"/sys/fs/cgroup/a/b/cgroup.procs": "",
+	}
+	v := map[string]string{"cgroup": "/a/b", "window": "1ms"}
+	fail(t, CheckCPUThrottled(operationtest.HostOf(t, files)), v, "no cgroup has a CPU limit; .*cpu.max")
+	files["/sys/fs/cgroup/a/b/cpu.max"] = "max 100000\n"
+	refute(t, CheckCPUThrottled(operationtest.HostOf(t, files)), v, "CPUNotThrottled", "no cgroup has a CPU limit; 2 cgroups examined")
 }
