@@ -176,7 +176,7 @@ func savedDiagnoses(in *why.Input, state string) {
 func savedDiagnosis(v *agent.Diagnosis) why.Diagnosis {
 	rep, p := v.Report, v.Parameters
 	d := why.Diagnosis{
-		Name: rep.ID, Rule: p["rule"], Reason: p["reason"], Subject: p["subject"], PodUID: p["podUID"],
+		Name: rep.ID, Rule: p["rule"], Reason: p["reason"], Subject: p["subject"], PodUID: p["podUID"], Container: cmp.Or(p["container"], p["containerID"]),
 		Started: rep.Started, Ended: rep.Ended,
 	}
 	if rep.Verdict != nil {

@@ -111,18 +111,31 @@ func (b *builder) container(nameOrID string) string {
 			return c.Name
 		}
 	}
-	if len(b.in.Containers) > 0 && len(nameOrID) == 12 && strings.Trim(nameOrID, "0123456789abcdef") == "" {
+	if len(b.in.Containers) > 0 && isID(nameOrID) {
 		return "" // the id of a container that is gone
 	}
 	return nameOrID
 }
 
-// choose selects the problems to report, and makes candidates from them.
+// ours reports whether the question may be about a container.
+func (b *builder) ours(container string) bool {
+	return container == "" || b.in.Subject.Container == "" || container == b.in.Subject.Container
+}
+
+// choose selects the problems to report, and makes candidates from them. It leaves out what is about
+// another container.
 func (b *builder) choose() {
+	var diagnoses []Diagnosis
+	for _, d := range b.in.Diagnoses {
+		if d.Container = b.container(d.Container); b.ours(d.Container) {
+			diagnoses = append(diagnoses, d)
+		}
+	}
+	b.in.Diagnoses = diagnoses
 	for i := range b.in.Problems {
 		p := &b.in.Problems[i]
 		p.Container = b.container(p.Container)
-		if !p.Lasts && !b.recent(p.Last) || b.in.Subject.Container != "" && p.Container != "" && p.Container != b.in.Subject.Container {
+		if !p.Lasts && !b.recent(p.Last) || !b.ours(p.Container) {
 			continue
 		}
 		b.problems = append(b.problems, p)

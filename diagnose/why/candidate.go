@@ -56,6 +56,9 @@ func sameContainer(a, b string) bool {
 	return a == b || len(a) >= 12 && len(b) >= 12 && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a))
 }
 
+// isID reports whether a text is a container's id, whole or shortened, and not its name.
+func isID(text string) bool { return len(text) >= 12 && strings.Trim(text, "0123456789abcdef") == "" }
+
 // order sorts candidates, the most conclusive first: by rank, then lasting ones, then the latest.
 func order(list []*candidate) {
 	ended := func(c *candidate) int {
@@ -118,7 +121,7 @@ func (c *candidate) advise(b *builder, pages ...string) {
 // ofDiagnosis returns the candidate for a Diagnosis that found a cause.
 func (b *builder) ofDiagnosis(d *Diagnosis) *candidate {
 	c := &candidate{
-		rank: byDiagnosis, pod: d.PodUID, subject: d.Subject,
+		rank: byDiagnosis, pod: d.PodUID, container: d.Container, subject: d.Subject,
 		Cause: Cause{Reason: d.Verdict, Message: b.text(d.Message), First: d.Started, Last: d.Ended, Diagnosis: d.name()},
 	}
 	if d.Rule != "" {
@@ -153,10 +156,15 @@ func (d *Diagnosis) precedes(p *Problem) bool {
 // the same problem.
 func (d *Diagnosis) refutes(older *Diagnosis) bool {
 	of := cmp.Or(d.Rule, d.Reason)
-	if of == "" || of != cmp.Or(older.Rule, older.Reason) || d.Subject != older.Subject || d.PodUID != older.PodUID {
+	if of == "" || of != cmp.Or(older.Rule, older.Reason) || d.Subject != older.Subject || d.PodUID != older.PodUID || !d.mayBeOf(older.Container) {
 		return false
 	}
 	return slices.ContainsFunc(d.Excluded, func(f Finding) bool { return slices.Contains(older.Path, f.Operation) })
+}
+
+// mayBeOf reports whether the Diagnosis may be about a container. A name and an id can't be compared.
+func (d *Diagnosis) mayBeOf(container string) bool {
+	return d.Container == "" || container == "" || isID(d.Container) != isID(container) || sameContainer(d.Container, container)
 }
 
 // matches reports whether the Diagnosis was made for a problem of this rule and subject.
@@ -164,7 +172,7 @@ func (d *Diagnosis) matches(p *Problem) bool {
 	if d.Rule == "" && d.Reason == "" || p.Rule != "" && d.Rule != "" && p.Rule != d.Rule {
 		return false
 	}
-	if p.Rule == "" && p.Reason != d.Reason {
+	if p.Rule == "" && p.Reason != d.Reason || !d.mayBeOf(p.Container) {
 		return false
 	}
 	switch {

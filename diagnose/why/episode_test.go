@@ -1,6 +1,9 @@
 package why_test
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,6 +60,49 @@ func TestVerdictThatANewerDiagnosisContradicts(t *testing.T) {
 				})
 				if len(a.Causes) != 1 || a.Causes[0].Reason != c.cause {
 					t.Errorf("%+v, want %s", a.Causes, c.cause)
+				}
+			})
+		}
+	}
+}
+
+// Two containers of a pod have the same problem: the verdict on one is not the cause of the other's.
+func TestVerdictOnAnotherContainer(t *testing.T) {
+	at := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+	const app, proxy = "8a1f5c0de77b", "99b7ec4c69b7"
+	for name, c := range map[string]struct {
+		diagnosed, asked string
+		causes           []string
+	}{
+		"by name":                    {"app", "", []string{"LimitTooLow", "OOMKilling"}},
+		"by id":                      {app + "00ff", "", []string{"LimitTooLow", "OOMKilling"}},
+		"the Diagnosis names none":   {"", "", []string{"LimitTooLow"}},
+		"asked about that container": {"app", "app", []string{"LimitTooLow"}},
+		"asked about the other":      {"app", "proxy", []string{"OOMKilling"}},
+	} {
+		for _, known := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", containers known: ", known), func(t *testing.T) {
+				in := why.Input{
+					Subject: why.Subject{Kind: why.KindPod, Namespace: "shop", Name: "web-1", UID: "u", Container: c.asked}, Now: at.Add(time.Minute), Since: time.Hour,
+					Diagnoses: []why.Diagnosis{{Name: "d", Rule: "oom-kill", PodUID: "u", Container: c.diagnosed, Started: at, Ended: at, Verdict: "LimitTooLow"}},
+				}
+				for container, id := range map[string]string{"app": app, "proxy": proxy} {
+					p := why.Problem{From: why.FromJournal, Rule: "oom-kill", Reason: "OOMKilling", Message: container + " killed", Pod: "u", Lasts: true, First: at, Last: at}
+					p.Container = container
+					if strings.HasPrefix(c.diagnosed, app) {
+						p.Container = id
+					}
+					if known {
+						in.Containers = append(in.Containers, why.Container{Name: container, ID: id + "00ff", Running: true, Ready: true})
+					}
+					in.Problems = append(in.Problems, p)
+				}
+				var causes []string
+				for _, cause := range why.Build(in).Causes {
+					causes = append(causes, cause.Reason)
+				}
+				if !slices.Equal(causes, c.causes) {
+					t.Errorf("%v, want %v", causes, c.causes)
 				}
 			})
 		}

@@ -98,6 +98,7 @@ type Diagnosis struct {
 	Subject          string
 	PodUID           string
 	Pod              string    // namespace/name
+	Container        string    // its name or id; empty: unknown
 	Ended            time.Time // zero: it runs, or was interrupted
 	Started          time.Time
 	Verdict, Message string // empty: no cause was found

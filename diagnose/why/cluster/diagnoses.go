@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -86,10 +87,10 @@ func Diagnosis(d *v1alpha1.Diagnosis) why.Diagnosis {
 	p := d.Spec.Parameters
 	out := why.Diagnosis{
 		Namespace: d.Namespace, Name: d.Name, Set: d.Spec.OperationSet, Rule: p["rule"], Reason: p["reason"],
-		Subject: p["subject"], PodUID: p["podUID"], Started: d.CreationTimestamp.Time,
+		Subject: p["subject"], PodUID: p["podUID"], Container: cmp.Or(p["container"], p["containerID"]), Started: d.CreationTimestamp.Time,
 	}
 	if pod := d.Pod(); pod.Name != "" {
-		out.Pod = pod.String()
+		out.Pod, out.Container = pod.String(), cmp.Or(d.Spec.PodReference.Container, out.Container)
 	}
 	if t := d.Status.StartTime; t != nil {
 		out.Started = t.Time
