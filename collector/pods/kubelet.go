@@ -54,6 +54,8 @@ type Kubelet struct {
 	ask     chan struct{}
 	served  bool      // the latest set has pods of the API server
 	partial time.Time // when kubelet began to list none of them; zero: the latest answer was another
+	doubted bool      // the latest request failed, or its list was not believed
+	count   int       // pods in the latest set
 }
 
 // NewKubelet checks the configuration. It sends no request yet.
@@ -105,11 +107,13 @@ func (k *Kubelet) Ask() {
 }
 
 // Read polls once and passes the pods to the sink. A list without pods of the API server is an
-// error with InPod, and otherwise for 2 minutes after a list with some. Call it at the start, before
-// Run, to find out whether kubelet answers. It must not be called while Run runs.
+// error with InPod, and otherwise for 2 minutes after a list with some. The first list after an
+// error is one, too, if pods are missing: a starting kubelet lists what it has, and adds the pods of
+// the API server one by one, within a moment. Call it at the start, before Run, to find out whether
+// kubelet answers. It must not be called while Run runs.
 func (k *Kubelet) Read(ctx context.Context) error {
-	at, since := time.Now(), k.partial
-	k.partial = time.Time{}
+	at, since, doubted := time.Now(), k.partial, k.doubted
+	k.partial, k.doubted = time.Time{}, true
 	resp, err := k.kubelet.Get(ctx, podsPage)
 	if err != nil {
 		return err
@@ -127,7 +131,11 @@ func (k *Kubelet) Read(ctx context.Context) error {
 			return errors.New("kubelet's list has no pod of the API server: kubelet may be starting")
 		}
 	}
-	k.served = served
+	k.doubted = false
+	if served && doubted && len(pods) < k.count {
+		return errors.New("kubelet lists fewer pods than before: it may be starting")
+	}
+	k.served, k.count = served, len(pods)
 	k.read(len(pods), faults)
 	k.sink(pods, at)
 	return nil

@@ -437,6 +437,29 @@ func TestAStartingKubelet(t *testing.T) {
 	}
 }
 
+// A starting kubelet adds the API server's pods one by one: the first list may not have all.
+func TestAKubeletThatStillAddsPods(t *testing.T) {
+	whole, part := list(t, "web-0", "web-1", "static-0"), list(t, "web-0", "static-0")
+	for name, before := range map[string][]byte{"only static pods": list(t, "static-0"), "no answer": []byte("an error")} {
+		k := serve(t, whole)
+		var got sets
+		src, err := pods.NewKubelet(pods.KubeletConfig{URL: k.URL, Insecure: true}, got.take, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, step := range []struct {
+			body  []byte
+			taken bool
+		}{{whole, true}, {before, false}, {part, false}, {whole, true}, {before, false}, {part, false}, {part, true}, {list(t, "web-0"), true}} {
+			k.body.Store(&step.body)
+			was := got.count()
+			if err := src.Read(t.Context()); (err == nil) != step.taken || (got.count() > was) != step.taken {
+				t.Errorf("%s: list %d: taken: %v, %v", name, i, !step.taken, err)
+			}
+		}
+	}
+}
+
 // Outside a pod, kubelet may have only static pods.
 func TestOnlyStaticPods(t *testing.T) {
 	for _, inPod := range []bool{false, true} {
