@@ -213,6 +213,30 @@ func TestARepairRunsOnlyIfItIsAllowed(t *testing.T) {
 	}
 }
 
+// A run whose checkpoint is damaged may have made a repair. It does not start over, even with a graph
+// without repairs: that run could be interrupted and continued with the first graph.
+func TestADamagedRunDoesNotStartOver(t *testing.T) {
+	h, state := newHook(t), t.TempDir()
+	set := setOfDemo(h.port)
+	run := func(set string) (code int, out string) {
+		code, out, errs := diagnoseCommand(t.Context(), "run", "-f", writeSet(t, "set.yaml", set), "--id", "d1", "--state-dir", state, "--allow-repairs")
+		return code, out + errs
+	}
+	if code, out := run(set); code != output.ExitOK || h.asked.Load() != 2 {
+		t.Fatalf("exit code %d, %d requests\n%s", code, h.asked.Load(), out)
+	}
+	path := filepath.Join(worker.Checkpoints(agent.RunsDir(state)), "d1.checkpoint")
+	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	without := strings.NewReplacer("to: [2, 3]", "to: [2]", "  - {id: 3, operation: mend}\n", "").Replace(set)
+	for name, set := range map[string]string{"the same set": set, "without its repair": without} {
+		if code, out := run(set); code == output.ExitOK || !strings.Contains(strings.Join(strings.Fields(out), " "), "not a checkpoint of a diagnosis") || h.asked.Load() != 2 {
+			t.Errorf("%s: exit code %d, %d requests\n%s", name, code, h.asked.Load(), out)
+		}
+	}
+}
+
 func TestDiagnoseFailsWhereNoPathSucceeds(t *testing.T) {
 	h, state := newHook(t), t.TempDir()
 	h.answer = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", http.StatusTeapot) }

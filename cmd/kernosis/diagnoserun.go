@@ -152,6 +152,7 @@ func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan, dir string) (*ru
 	case err != nil && !damaged && !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("run: %w", err)
 	}
+	d.MayRepair = damaged // nothing else remembers whether its graph had a repair
 	return d, plan.CheckParameters(d.Parameters)
 }
 
