@@ -17,11 +17,11 @@ import (
 
 // Options bound a journal. Zero values take the defaults.
 type Options struct {
-	// MaxBytes bounds all segments together; the oldest is dropped first.
-	// Default 64 MiB: about 60,000 events.
+	// MaxBytes bounds all segments together; the oldest is dropped first. It must be more than what
+	// is written at once: 32 KiB and a line. Default 64 MiB: about 60,000 events.
 	MaxBytes int64
-	// SegmentBytes is the size at which a new segment is started. Default an eighth of MaxBytes,
-	// so that dropping a segment loses little.
+	// SegmentBytes is the size of a segment, unless lines written at once are longer. Default an
+	// eighth of MaxBytes, so that dropping a segment loses little.
 	SegmentBytes int64
 	// Patience is how long Flush waits for the disk. Default one second: more than a busy disk
 	// takes, and short compared with the five seconds within which faults are reported.
@@ -114,7 +114,8 @@ type segment struct {
 }
 
 // Open opens the journal in dir, creating it if needed, and cuts off a torn last line. If the newest
-// segment can't be read, numbers are left out before the next entry.
+// segment can't be read, numbers are left out before the next entry, which readers count as lost: how
+// many of them had entries is not known.
 func Open(dir string, opts Options) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)

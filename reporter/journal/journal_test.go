@@ -205,13 +205,29 @@ func TestTornLineIsCut(t *testing.T) {
 	}
 }
 
+// The bound holds also for lines that are written together and longer than a segment.
 func TestBoundHoldsAndDropsAreCounted(t *testing.T) {
+	for name, together := range map[string]int{"one by one": 1, "together": 40} {
+		t.Run(name, func(t *testing.T) { testBound(t, together) })
+	}
+}
+
+func testBound(t *testing.T, together int) {
+	t.Helper()
 	dir := t.TempDir()
 	const bound = 64 << 10
 	j := mustOpen(t, dir, Options{MaxBytes: bound})
 	for n := range 1000 {
-		mustAppend(t, j, oom(n))
-		if s := j.Stats(); s.Bytes > bound+2048 {
+		if _, _, err := j.Add(oom(n)); err != nil {
+			t.Fatal(err)
+		}
+		if (n+1)%together != 0 {
+			continue
+		}
+		if err := j.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if s := j.Stats(); s.Bytes > bound {
 			t.Fatalf("%d bytes after %d entries, bound is %d", s.Bytes, n+1, bound)
 		}
 	}

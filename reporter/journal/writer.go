@@ -91,10 +91,10 @@ func (j *Journal) wrote(w *work, err error) {
 	}
 }
 
-// append writes the lines of w, in a new segment if the current one is full.
+// append writes the lines of w, in a new segment if they don't fit in the current one.
 func (j *Journal) append(w *work) error {
-	if j.size >= j.opts.SegmentBytes {
-		if err := j.rotate(w.first); err != nil {
+	if j.size > 0 && j.size+int64(len(w.lines)) > j.opts.SegmentBytes {
+		if err := j.rotate(w); err != nil {
 			return err
 		}
 	}
@@ -111,15 +111,16 @@ func (j *Journal) append(w *work) error {
 	return nil
 }
 
-// rotate starts a new segment whose first entry is seq, and drops the oldest ones if needed. One that
-// can't be removed no longer counts: the others keep the bound.
-func (j *Journal) rotate(seq uint64) error {
-	if err := j.begin(seq); err != nil {
+// rotate starts a new segment for the lines of w, and drops the oldest ones if needed. One that can't
+// be removed no longer counts: the others keep the bound.
+func (j *Journal) rotate(w *work) error {
+	if err := j.begin(w.first); err != nil {
 		return err
 	}
 	total := j.bytes()
 	// Make room for the whole new segment now, so that the bound always holds.
-	for len(j.segments) > 1 && total+j.opts.SegmentBytes > j.opts.MaxBytes {
+	room := max(j.opts.SegmentBytes, int64(len(w.lines)))
+	for len(j.segments) > 1 && total+room > j.opts.MaxBytes {
 		oldest := j.segments[0]
 		total -= oldest.size
 		j.segments = j.segments[1:]
