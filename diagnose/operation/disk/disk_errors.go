@@ -252,13 +252,16 @@ func (d *diskLog) bad() (n int) {
 func (d *diskLog) String() string { return operation.Counts(d.kinds) }
 
 // diskLogs reads the disk errors of the last maxAge from the kernel log, by disk name. If a name was
-// given to another SCSI disk, it has only the errors of the last one.
+// given to another SCSI or virtio disk, it has only the errors of the last one. NVMe disks have no
+// such line: the kernel's names the controller, not its disks.
 func (h host) diskLogs(ctx context.Context, maxAge time.Duration, f *operation.Finding) (map[string]*diskLog, error) {
 	logs, form := map[string]*diskLog{}, diskErrorLine()
 	// The kernel logs these lines when it attaches a SCSI disk: the capacity before it reads the
 	// partition table, "Attached" after that. It also logs the capacity when a disk is resized.
 	scsi := regexp.MustCompile(`^sd [^ ]+: \[([a-z]+)\] (?:(Attached) SCSI |[0-9]+ [0-9]+-byte logical blocks)`)
 	sized := map[string]*diskLog{} // since the line of the disk's capacity
+	// The kernel logs this line before it attaches a virtio disk. At a resize it says "new size".
+	virtio := regexp.MustCompile(`^virtio_blk [^ ]+: \[([a-z]+)\] [0-9]+ [0-9]+-byte logical blocks`)
 	lost, err := h.FS.KernelLog(ctx, func(r *hostfs.KernelRecord) bool {
 		if r.Facility != 0 { // written by a process
 			return true
@@ -271,6 +274,10 @@ func (h host) diskLogs(ctx context.Context, maxAge time.Duration, f *operation.F
 				logs[name] = d
 				delete(sized, name)
 			}
+			return true
+		}
+		if m := virtio.FindSubmatch(r.Text); m != nil {
+			delete(logs, string(m[1]))
 			return true
 		}
 		if m := form.FindSubmatch(r.Text); m != nil && r.Age() <= maxAge {

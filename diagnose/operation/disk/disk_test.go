@@ -235,6 +235,35 @@ func TestErrorsOfAnEarlierDisk(t *testing.T) {
 	}
 }
 
+// The line of a virtio disk's capacity is logged once, before the disk is attached; a resize has
+// another line.
+func TestErrorsOfAnEarlierVirtioDisk(t *testing.T) {
+	const (
+		ioError  = "I/O error, dev vdb, sector 1 op 0x0:(READ) flags 0x0"
+		attached = "virtio_blk virtio3: [vdb] 20971520 512-byte logical blocks (10.7 GB/10.0 GiB)"
+		others   = "virtio_blk virtio4: [vdc] 20971520 512-byte logical blocks (10.7 GB/10.0 GiB)"
+		resized  = "virtio_blk virtio3: [vdb] new size: 41943040 512-byte logical blocks (21.5 GB/20.0 GiB)"
+	)
+	for name, c := range map[string]struct {
+		lines []string
+		want  string
+	}{
+		"an earlier disk": {[]string{ioError, ioError, attached, ioError}, "I/O=1"},
+		"a healthy disk":  {[]string{attached, ioError, attached}, ""},
+		"a resize":        {[]string{attached, ioError, resized}, "I/O=1"},
+		"another disk":    {[]string{attached, ioError, others}, "I/O=1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := operationtest.HostOf(t, map[string]string{"/dev/null": ""})
+			keepKernelLog(t, h, c.lines...)
+			out, _ := operationtest.Succeed(t, DiskErrors(h), map[string]string{"device": "vdb"})
+			if got := out.Results["logErrorKinds"]; got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
 // A disk that is removed after its first error has only that error in the log.
 func TestRemovedDisk(t *testing.T) {
 	h := operationtest.HostOf(t, map[string]string{"/dev/kmsg": kernelLog(t, "critical medium error, dev sdz, sector 1")})
