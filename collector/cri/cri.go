@@ -13,6 +13,7 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -57,19 +58,38 @@ func At(host hostfs.FS, name string) Socket {
 }
 
 // Find calls try with each of the [Sockets] that exists, until its error is not Unimplemented:
-// Docker's containerd listens too, but serves no CRI. It returns the last error of try.
-func Find(host hostfs.FS, try func(Socket) error) error {
-	err := ErrNotFound
+// Docker's containerd listens too, but serves no CRI. Sockets whose process has ended come last:
+// another runtime may have replaced it. Find returns the last error of try.
+func Find(ctx context.Context, host hostfs.FS, try func(Socket) error) error {
+	var live, dead []Socket
 	for _, name := range Sockets() {
 		s := At(host, name)
-		if info, statErr := os.Stat(s.Path); statErr != nil || info.Mode().Type() != fs.ModeSocket {
+		if info, err := os.Stat(s.Path); err != nil || info.Mode().Type() != fs.ModeSocket {
 			continue
 		}
+		if s.refuses(ctx) {
+			dead = append(dead, s)
+		} else {
+			live = append(live, s)
+		}
+	}
+	err := ErrNotFound
+	for _, s := range append(live, dead...) {
 		if err = try(s); status.Code(err) != codes.Unimplemented {
 			break
 		}
 	}
 	return err
+}
+
+// refuses reports whether no process listens at the socket any more.
+func (s Socket) refuses(ctx context.Context) bool {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", s.Path)
+	if err == nil {
+		_ = c.Close() // nothing was sent
+	}
+	return errors.Is(err, unix.ECONNREFUSED)
 }
 
 // connect returns a client that connects at the first call, and refuses answers longer than most bytes.

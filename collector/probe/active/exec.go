@@ -40,7 +40,7 @@ func (p *Prober) Command(ctx context.Context, container string, command []string
 	began := time.Now()
 	var got cri.Exec
 	var socket string
-	err := cri.Find(p.fs, func(at cri.Socket) (err error) {
+	err := cri.Find(within, p.fs, func(at cri.Socket) (err error) {
 		socket = at.Name
 		got, err = cri.ExecSync(within, at, id, command, timeout)
 		return err

@@ -97,7 +97,7 @@ func (m *maker) runtime(ctx context.Context, s *Service) (o probe.Outcome, err e
 	if s.Socket != "" {
 		err = try(cri.At(m.fs, s.Socket))
 	} else {
-		err = cri.Find(m.fs, try)
+		err = cri.Find(within, m.fs, try)
 	}
 	switch {
 	case ctx.Err() != nil:

@@ -61,7 +61,7 @@ func (h host) askRuntime(ctx context.Context, call *operation.Call) (r runtimeHe
 	if given != "" {
 		err = ask(cri.At(h.FS, given))
 	} else {
-		err = cri.Find(h.FS, ask)
+		err = cri.Find(within, h.FS, ask)
 	}
 	if errors.Is(err, cri.ErrNotFound) {
 		return r, fmt.Errorf("%w: none of %s is a socket", err, strings.Join(cri.Sockets(), ", "))
