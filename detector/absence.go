@@ -129,6 +129,10 @@ func (r *loadedRule) checkAbsence() {
 	if r.isLog() && len(r.Logs) == 0 && r.Temporary() {
 		r.Errorf("absentFor", "requires logs, such as [backup], or a condition: a rule for all logs can't fire while any log is down, and only a condition (Unknown) would show that")
 	}
+	ofAnyCheck := func(n named) bool { return n.stem == event.CheckStem && n.stems == nil }
+	if r.Temporary() && (r.Keys["when"] == nil || r.when != nil) && slices.ContainsFunc(r.named, ofAnyCheck) {
+		r.Errorf("absentFor", `requires a check that when names, such as event.check == "backup", or a condition: a rule for all checks ends with the result of any, and can't fire while one is unknown, which only a condition (Unknown) would show`)
+	}
 	if r.message != nil && slices.ContainsFunc(r.message.parts, func(p piece) bool { return p.x != nil }) {
 		r.Errorf("message", "has ${…}, but a problem with absentFor has no event to take values from")
 	}

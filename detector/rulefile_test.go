@@ -33,7 +33,7 @@ func TestRuleFile(t *testing.T) {
 				Name: "over", Fault: "over", Events: []event.Kind{event.Log}, Reason: "Over", Message: "m", Severity: problem.Info, Pattern: "a", ClearPattern: "^b",
 				ClearAfter: time.Minute, RateLimit: detector.RateLimit{Count: 1, Within: time.Second}, MaxGroups: 1,
 			},
-			{Name: "silent", Events: []event.Kind{event.Check}, Reason: "Silent", Message: "m", Severity: problem.Info, AbsentFor: 24 * time.Hour},
+			{Name: "silent", Events: []event.Kind{event.Check}, When: `event.check == "backup"`, Reason: "Silent", Message: "m", Severity: problem.Info, AbsentFor: 24 * time.Hour},
 		},
 	}
 	layer, err := file.Layer("made.yaml")
