@@ -105,6 +105,7 @@ func parseDiag(b []byte) (s Socket, ok bool) {
 	s.RQueue = binary.NativeEndian.Uint32(b[56:])
 	s.WQueue = binary.NativeEndian.Uint32(b[60:])
 	s.Inode = binary.NativeEndian.Uint32(b[68:])
+	// Not by nl.ParseRouteAttr: it panics if the last attribute has no padding.
 	for rest := b[diagMessageLen:]; len(rest) >= unix.SizeofRtAttr; {
 		n := int(binary.NativeEndian.Uint16(rest))
 		if n < unix.SizeofRtAttr || n > len(rest) {
