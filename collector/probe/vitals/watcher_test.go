@@ -183,6 +183,8 @@ func TestRealContainer(t *testing.T) {
 	if err != nil || layout.Controllers["cpu"] == "" || layout.Controllers["memory"] == "" || layout.Controllers["freezer"] == "" {
 		t.Skip("control groups v1 of cpu, memory and freezer are not here; v2 is tested with files")
 	}
+	// A run at the same time has another container.
+	id := fmt.Sprintf("%032x%032x", os.Getpid(), time.Now().UnixNano())
 	path := fmt.Sprintf("/kernosis-vitals-%d/kubepods/pod%s/%s", os.Getpid(), podUID, id)
 	var dirs []string
 	for _, controller := range []string{"cpu", "memory", "freezer"} {
