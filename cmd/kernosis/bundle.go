@@ -329,7 +329,7 @@ func (s *support) readKernel(context.Context) (what, text string, err error) {
 	host := hostfs.New(s.hostRoot())
 	var b strings.Builder
 	for _, path := range kernelFacts() {
-		section(&b, path, host.Path(path))
+		section(&b, host, path)
 	}
 	btf := "present: BPF programs can be loaded"
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
@@ -339,13 +339,14 @@ func (s *support) readKernel(context.Context) (what, text string, err error) {
 	return "kernel, its settings, memory, load, modules", b.String(), nil
 }
 
-// section adds the content of a kernel file below a title.
-func section(b *strings.Builder, title, path string) {
-	text, err := document.ReadAtMost(path, 256<<10)
+// section adds the content of a host's file below its path. Links lead below the host's root.
+func section(b *strings.Builder, host hostfs.FS, path string) {
+	const most = 256 << 10 // more than any of these files has
+	text, err := host.ReadFile(path, most)
 	if err != nil {
 		text = []byte("can't be read: " + err.Error())
 	}
-	fmt.Fprintf(b, "== %s\n%s\n\n", title, bytes.TrimSpace(text))
+	fmt.Fprintf(b, "== %s\n%s\n\n", path, bytes.TrimSpace(text))
 }
 
 func (s *support) readProcess(context.Context) (what, text string, err error) {
@@ -354,13 +355,14 @@ func (s *support) readProcess(context.Context) (what, text string, err error) {
 	}
 	pid := s.process.pid
 	var b strings.Builder
-	command, err := hostfs.New("/").Cmdline(pid)
+	own := hostfs.New("/")
+	command, err := own.Cmdline(pid)
 	if err != nil {
 		command = err.Error()
 	}
 	fmt.Fprintf(&b, "== command line\n%s\n\n", command)
 	for _, file := range []string{"status", "limits", "cgroup", "io"} {
-		section(&b, procFile(pid, file), procFile(pid, file))
+		section(&b, own, procFile(pid, file))
 	}
 	if fds, err := os.ReadDir(procFile(pid, "fd")); err == nil {
 		fmt.Fprintf(&b, "== open files\n%d\n", len(fds))

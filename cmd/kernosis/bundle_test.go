@@ -88,6 +88,21 @@ func TestFindAgent(t *testing.T) {
 	}
 }
 
+// On NixOS os-release is behind an absolute link, which leads below the host's root.
+func TestBundleReadsBelowTheHostsRoot(t *testing.T) {
+	root := t.TempDir()
+	release := filepath.Join(root, "etc/static/os-release")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(release), 0o755), os.WriteFile(release, []byte("ID=nixos\n"), 0o600),
+		os.Symlink("/etc/static/os-release", filepath.Join(root, "etc/os-release"))); err != nil {
+		t.Fatal(err)
+	}
+	s := &support{process: &agentProcess{config: agent.Config{HostRoot: root}}}
+	_, text, err := s.readKernel(t.Context())
+	if err != nil || !strings.Contains(text, "== /etc/os-release\nID=nixos\n") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
 // secret is planted in every source of an archive.
 const secret = "hunter2"
 
