@@ -25,14 +25,16 @@ const (
 	defaultLimitCount  = 1000
 	defaultLimitWithin = time.Hour
 	// limitOfThreshold is the minimum default RateLimit.Count, in multiples of the threshold: each
-	// group needs a whole threshold before its problem fires.
+	// group needs a whole threshold before its problem fires, so ten groups can fire at once.
 	limitOfThreshold = 10
 	// maxLimitCount is the largest Count a rule may set: a bigger burst fills the journal.
 	maxLimitCount = 50_000
-	// releaseEvery is the minimum time that events are withheld, to be recorded as one.
+	// releaseEvery is the minimum time that events are withheld, to be recorded as one: a flood in
+	// one problem then takes 720 events an hour, which leaves some of the default limit to others.
 	releaseEvery = 5 * time.Second
-	// maxWithheld bounds the withheld events that a snapshot restores.
-	maxWithheld = 10_000
+	// maxWithheld bounds the withheld events that a snapshot restores, to as many as one rule may
+	// have problems.
+	maxWithheld = maxMaxGroups
 	// LostToRateLimit is the reason of [event.LostData] for events that would have begun,
 	// changed or ended problems.
 	LostToRateLimit = "rate-limit"
