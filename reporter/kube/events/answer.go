@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,6 +54,10 @@ func read(err error) answer {
 	switch {
 	case err == nil:
 		return done
+	case fromWebhook(err):
+		if denies(err) {
+			return refused
+		}
 	case apierrors.IsAlreadyExists(err):
 		return exists
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
@@ -74,8 +79,14 @@ func read(err error) answer {
 	return away
 }
 
-// denies reports whether the answer is about the Event and not about all requests: a webhook may
-// choose any code.
+// fromWebhook reports whether an admission webhook denies the Event. It may choose any code, reason
+// and details; the API server only adds a prefix to its message.
+func fromWebhook(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && strings.HasPrefix(status.Status().Message, "admission webhook ")
+}
+
+// denies reports whether the answer is about the Event and not about all requests.
 func denies(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -190,9 +201,6 @@ func (k *Sink) took(w *write, now time.Time) (fault time.Time) {
 	s := w.s
 	k.stats.LastAcked = now
 	s.Acked, s.AckedUnreported = w.count, w.unreported
-	if !s.dirty() {
-		s.Event = nil
-	}
 	s.due = now.Add(s.every)
 	if w.patch {
 		s.every = min(2*s.every, k.cfg.PatchMost)

@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -459,7 +462,19 @@ func TestEventsThatAPolicyDenies(t *testing.T) {
 	// As the API server answers for a ValidatingAdmissionPolicy.
 	denied := apierrors.NewInvalid(schema.GroupKind{Kind: "Event"}, "e", nil)
 	denied.ErrStatus.Details.Causes = []metav1.StatusCause{{Message: "failed expression: false"}}
-	for name, err := range map[string]error{"policy": denied, "webhook": apierrors.NewBadRequest("admission webhook denied the request")} {
+	byWebhook := func(err *apierrors.StatusError) error {
+		err.ErrStatus.Message = `admission webhook "events.example.com" denied the request: ` + err.ErrStatus.Message
+		return err
+	}
+	kind := schema.GroupKind{Kind: "Event"}
+	for name, err := range map[string]error{
+		"policy":                     denied,
+		"webhook":                    byWebhook(apierrors.NewBadRequest("no")),
+		"webhook, too large":         byWebhook(apierrors.NewRequestEntityTooLargeError("no")),
+		"webhook, media type":        byWebhook(&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType}}),
+		"webhook, invalid field":     byWebhook(apierrors.NewInvalid(kind, "e", field.ErrorList{field.Required(field.NewPath("metadata", "labels"), "no team")})),
+		"webhook, missing namespace": byWebhook(apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop")),
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, 1)
@@ -483,4 +498,37 @@ func TestEventsThatAPolicyDenies(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An Event on the Node that has expired is created again with its evidence, also if only the number of
+// occurrences that are not reported on their pods has changed.
+func TestExpiredEventKeepsItsEvidence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer func() { w.journal.Close() }()
+		e := journal.Entry{Now: time.Now(), Event: &event.Event{Kind: event.OOMKill, OOMKill: &event.OOMKillData{Scope: "memcg"}}, Transitions: []problem.Transition{{Problem: &problem.Problem{
+			Rule: "oom-kill", Group: "g", Pod: "unknown-1", Reason: "R", Doc: "problems/OOMKilling", State: problem.Firing, LastSeen: time.Now(),
+		}}}}
+		var err error
+		if e.Seq, _, err = w.journal.Add(e); errors.Join(err, w.journal.Flush()) != nil {
+			t.Fatal(err)
+		}
+		w.sink.Add(e)
+		w.sink.Flush(e.Seq)
+		w.lasts(time.Second)
+		if len(w.api.now) != 1 {
+			t.Fatalf("%d Events, want that on the Node", len(w.api.now))
+		}
+		clear(w.api.now)
+		w.lasts(time.Minute) // its pod is given up
+		for _, on := range w.api.now {
+			f := event.FactsOf(on.Annotations)
+			if !strings.HasSuffix(on.Message, "(1 of 1 not reported on their pods)") || f.Kind != event.OOMKill || f.Verdict != "memcg" || f.Doc == "" {
+				t.Errorf("%q with %+v", on.Message, f)
+			}
+		}
+		if len(w.api.now) != 1 || w.sink.Stats().Requests[Recreated] != 1 {
+			t.Errorf("%d Events, %v", len(w.api.now), w.sink.Stats().Requests)
+		}
+	})
 }

@@ -47,7 +47,7 @@ type series struct {
 	Shows []string `json:"shows,omitempty"`
 	Doc   string   `json:"doc,omitempty"` // doc page of the latest occurrence's rule
 	// Event is the event of the latest occurrence, shared and not to be changed; nil: there is
-	// none, or the API server already has its facts.
+	// none, or the API server had its facts before a restart.
 	Event *event.Event `json:"event,omitempty"`
 
 	// Delivery state.
