@@ -246,7 +246,7 @@ next, a runbook_url and, with --dashboard-base, a dashboard_url. See docs/monito
 	fs.StringVar(&to.RunbookBase, "runbook-base", monitoring.Docs, "base `URL` of the runbook pages; empty: no runbook_url")
 	fs.StringVar(&to.DashboardBase, "dashboard-base", "", "base `URL` of Grafana; empty: no dashboard_url")
 	fs.StringVar(&to.AgentJob, "agent-job", monitoring.DefaultAgentJob, "`regexp` that matches the job label of agents")
-	fs.StringVar(&to.ControllerJob, "controller-job", monitoring.DefaultControllerJob, "`regexp` that matches the job label of the controller")
+	fs.StringVar(&to.ControllerJob, "controller-job", monitoring.DefaultControllerJob, "`regexp` that matches the job label of the controller; empty: no alerts on it")
 	return cmd
 }
 

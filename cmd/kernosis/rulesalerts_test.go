@@ -27,6 +27,14 @@ func TestShippedAlerts(t *testing.T) {
 	}
 }
 
+// Without a controller there are no alerts on it, of which one would fire for good.
+func TestAlertsWithoutAController(t *testing.T) {
+	code, out := command(t, "rules", "alerts", "--controller-job", "")
+	if code != output.ExitOK || strings.Contains(out, "KernosisController") || !strings.Contains(out, "alert: KernosisAgentDown\n") {
+		t.Errorf("exit code %d, alerts on the controller: %v", code, strings.Contains(out, "KernosisController"))
+	}
+}
+
 // Rules of a folder, and of node-problem-detector's files, get alerts too.
 func TestAlertsOfOtherRules(t *testing.T) {
 	testall.Only(t)

@@ -201,7 +201,7 @@ func TestOwnRulesHaveAlerts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := monitoring.AlertsOf(set, monitoring.AlertConfig{RunbookBase: "https://wiki.example.com/k"})
+	file, err := monitoring.AlertsOf(set, monitoring.AlertConfig{RunbookBase: "https://wiki.example.com/k", AgentJob: monitoring.DefaultAgentJob})
 	if err != nil {
 		t.Fatal(err)
 	}

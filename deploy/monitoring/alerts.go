@@ -21,6 +21,9 @@ const (
 	DefaultControllerJob = "(.*/)?kernosis-controller"
 )
 
+// controllerGroup is the group of the alerts on the controller.
+const controllerGroup = "kernosis-controller"
+
 // AlertConfig configures the generated alerts.
 type AlertConfig struct {
 	// RunbookBase is prepended to a rule's doc, and to "runbooks/<Alert>" for alerts on Kernosis
@@ -29,7 +32,8 @@ type AlertConfig struct {
 	// DashboardBase is Grafana's URL, before "/d/UID". If it is empty, alerts have no
 	// dashboard_url.
 	DashboardBase string
-	// AgentJob and ControllerJob match the job label of the scraped targets.
+	// AgentJob and ControllerJob match the job label of the scraped targets. If ControllerJob is
+	// empty, there are no alerts on the controller.
 	AgentJob, ControllerJob string
 	// Doc returns the page of a rule. If it is nil, the rule's doc is used.
 	Doc func(*detector.Rule) string
@@ -55,7 +59,9 @@ func AlertsOf(set *detector.RuleSet, cfg AlertConfig) (*AlertFile, error) {
 		{Name: "kernosis-problems", Rules: problemAlerts(rules, conditions, cfg)},
 	}}
 	f.Groups = append(f.Groups, own...)
-	f.Groups = slices.DeleteFunc(f.Groups, func(g AlertGroup) bool { return len(g.Rules) == 0 })
+	f.Groups = slices.DeleteFunc(f.Groups, func(g AlertGroup) bool {
+		return len(g.Rules) == 0 || g.Name == controllerGroup && cfg.ControllerJob == ""
+	})
 	return f, nil
 }
 
@@ -274,6 +280,14 @@ func problemAlerts(rules []*detector.Rule, taken []Alert, cfg AlertConfig) []Ale
 	return out
 }
 
+// seen returns the part of an expression that drops counters which only seem new, because their
+// process was not scraped before: it must have started within a time, or have been scraped before it.
+func seen(job, within string) string {
+	seconds := map[string]int{"15m": 900, "1h": 3600}[within]
+	started := fmt.Sprintf("process_start_time_seconds{job=~%q}", job)
+	return fmt.Sprintf("and on (cluster, instance) (%[1]s > time() - %[2]d or last_over_time(%[1]s[1h] offset %[3]s))", started, seconds, within)
+}
+
 // problemAlert returns the alert for problems of one reason. The comparison is >=, because increase()
 // extrapolates to more than was counted. A counter is new if it had no sample within an hour: a single
 // one may be missing after a failed scrape.
@@ -281,7 +295,7 @@ func problemAlert(reason string, s problem.Severity, doc string, cfg AlertConfig
 	times, within := often(s)
 	expr := fmt.Sprintf("sum without (instance, pod, uid) (increase(problem_counter{reason=%q}[%s])) >= %d", reason, within, times)
 	if times == 1 {
-		expr += fmt.Sprintf("\nor\nsum without (instance, pod, uid) (problem_counter{reason=%[1]q} unless last_over_time(problem_counter{reason=%[1]q}[1h] offset %[2]s)) >= %[3]d", reason, within, times)
+		expr += fmt.Sprintf("\nor\nsum without (instance, pod, uid) (problem_counter{reason=%[1]q} unless last_over_time(problem_counter{reason=%[1]q}[1h] offset %[2]s) %[4]s) >= %[3]d", reason, within, times, seen(cfg.AgentJob, within))
 	}
 	return Alert{Alert: reason, Labels: labels(s), Expr: expr, Annotations: cfg.ofProblem(reason, within, doc)}
 }
@@ -294,7 +308,7 @@ func problemAlertByRule(reason string, s problem.Severity, rules []string, doc s
 	return Alert{
 		Alert: reason, Labels: labels(s),
 		Expr: fmt.Sprintf("sum without (instance, pod, uid, rule, severity) (increase(%[1]s[%[2]s])) >= %[3]d\nor\n"+
-			"sum without (instance, pod, uid, rule, severity) (%[1]s unless last_over_time(%[1]s[1h] offset %[2]s)) >= %[3]d", series, within, times),
+			"sum without (instance, pod, uid, rule, severity) (%[1]s unless last_over_time(%[1]s[1h] offset %[2]s) %[4]s) >= %[3]d", series, within, times, seen(cfg.AgentJob, within)),
 		Annotations: cfg.ofProblem("{{ $labels.reason }}", within, doc),
 	}
 }
