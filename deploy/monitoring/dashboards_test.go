@@ -289,14 +289,14 @@ type valueTest struct {
 	want   int
 }
 
-// checkValues checks what the first query of a panel of the dashboard node returns for node n7.
-func checkValues(t *testing.T, title string, cases []valueTest) {
+// checkValues checks the sum of what the first query of a dashboard's panel returns for node n7.
+func checkValues(t *testing.T, dashboard, title string, cases []valueTest) {
 	t.Helper()
 	promtool, expr := program(t, "promtool"), ""
 	for _, d := range readDashboards(t) {
 		for i := range d.Panels {
-			if p := &d.Panels[i]; p.Title == title && strings.HasSuffix(d.File, "node.json") {
-				expr = filled(p.Targets[0].Expr, map[string]string{"node": "n7"}, "5m", "1h")
+			if p := &d.Panels[i]; p.Title == title && d.File == dashboard {
+				expr = "sum(" + filled(p.Targets[0].Expr, map[string]string{"node": "n7"}, "5m", "1h") + ")"
 			}
 		}
 	}
@@ -331,7 +331,9 @@ func TestIncreases(t *testing.T) {
 	for values, lost := range map[string]int{"0x9 7x100": 7, "_x9 7x100": 7, "2x9 7x100": 5, "9x60 2x100": 2, "9x59 stale _x3 2x100": 2, "7x5 stale 7x100": 0, "7x9 7x100": 0} {
 		cases = append(cases, valueTest{map[string]string{`kernosis_records_lost_total{node="n7", stem="oomkill"}`: values}, lost})
 	}
-	checkValues(t, "Lost records", cases)
+	checkValues(t, "node.json", "Lost records", cases)
+	const requested = `kernosis_trigger_diagnoses_total{trigger="disk", outcome="made"}`
+	checkValues(t, "diagnosis.json", "Requested Diagnoses", []valueTest{{map[string]string{requested: "_x64 2x9"}, 2}, {map[string]string{requested: "1x63 4x9"}, 3}})
 }
 
 // The time since the last renewal of the Lease is the agent's age until it first renews.
@@ -340,7 +342,7 @@ func TestTimeSinceRenewal(t *testing.T) {
 	all := map[string]string{`process_start_time_seconds` + of + `}`: "360x70", `kernosis_api_writes_total` + of + `, object="lease"}`: "0x70"}
 	renewed := maps.Clone(all)
 	renewed[`kernosis_api_last_acknowledged_timestamp_seconds`+of+`, object="lease"}`] = "3900x70"
-	checkValues(t, "Last Lease renewal", []valueTest{{all, 3600}, {renewed, 60}})
+	checkValues(t, "node.json", "Last Lease renewal", []valueTest{{all, 3600}, {renewed, 60}})
 }
 
 // Prometheus can parse each query.

@@ -67,7 +67,7 @@ func diagnosisRuns() []graph {
 func diagnosisTriggers() []graph {
 	return []graph{
 		{kind: bars, title: "Requested Diagnoses", text: "Diagnoses that Triggers on alerts, Events and schedules requested, by outcome.", none: "None in this range.", page: "runbooks/KernosisTriggerDiagnosesNotMade",
-			queries: one(`sum by (trigger, outcome) (increase(kernosis_trigger_diagnoses_total{outcome!=""}[$__rate_interval]))`, "{{trigger}} {{outcome}}")},
+			queries: one(`sum by (trigger, outcome) (`+rise(`kernosis_trigger_diagnoses_total{outcome!=""}`, `$__rate_interval`)+`) > 0`, "{{trigger}} {{outcome}}")},
 		{kind: lines, title: "Queue", text: "Diagnoses that wait to be created; at most 1024.", none: "No controller is scraped.", queries: one(`max(kernosis_trigger_queue_length)`, "queue"), warn: 512, crit: 1024},
 		{kind: lines, title: "Active Triggers", text: "Active Triggers of the controller, by source.", none: "No controller is scraped.", queries: one(`max by (cluster, source) (kernosis_triggers)`, "{{source}} {{cluster}}")},
 		{kind: lines, title: "Alert requests", text: "Requests from alert senders, by response code.", none: "No request in this range.", unit: "reqps",
