@@ -234,7 +234,8 @@ func TestValuesOfPods(t *testing.T) {
 	}
 }
 
-// "helm upgrade --reuse-values" renders with the values of an earlier chart, which lacked these.
+// "helm upgrade --reuse-values" renders with the values of an earlier chart, which lacked these, or had
+// one more.
 func TestValuesOfAnEarlierChart(t *testing.T) {
 	pods := podsOf(t, rendered(t, parse(t, `
 global: null
@@ -242,8 +243,8 @@ commonLabels: null
 commonAnnotations: null
 extraObjects: null
 hooks: null
-agent: {serviceAccount: null}
-controller: {serviceAccount: null, extraVolumes: null, extraVolumeMounts: null, updateStrategy: null}
+agent: {serviceAccount: null, serviceAccountAnnotations: {}}
+controller: {serviceAccount: null, serviceAccountAnnotations: {}, extraVolumes: null, extraVolumeMounts: null, updateStrategy: null}
 priorityClassQuota: {enabled: true}
 `)))
 	for name, p := range pods {

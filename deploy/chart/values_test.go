@@ -172,6 +172,9 @@ func TestTheSchemaKnowsEachValue(t *testing.T) {
 			}
 		}
 		for _, name := range sortedKeys(s.Properties) {
+			if name == "serviceAccountAnnotations" {
+				continue // of an earlier chart
+			}
 			if _, ok := values[name]; !ok && strings.Count(path, ".") < 2 && !strings.HasSuffix(path, ".config.") {
 				t.Errorf("%s%s: is in the schema, but not in values.yaml", path, name)
 			}
@@ -237,6 +240,7 @@ func TestWrongValues(t *testing.T) {
 		{"one account for both", "{agent: {serviceAccount: {name: a}}, controller: {serviceAccount: {name: a}}}", []string{"agent.serviceAccount.name", "controller.serviceAccount.name", `"a"`}},
 		{"key of an account", "agent: {serviceAccount: {nam: a}}", []string{"/agent/serviceAccount", "nam"}},
 		{"key of the hooks", "hooks: {podLabel: {}}", []string{"/hooks", "podLabel"}},
+		{"annotations of accounts in chart 0.1.0", "controller: {serviceAccountAnnotations: {example.com/role: a}}", []string{"controller.serviceAccountAnnotations: is now controller.serviceAccount.annotations"}},
 		{"strategy", "controller: {updateStrategy: {type: OnDelete}}", []string{"/controller/updateStrategy/type"}},
 		{"a second agent of a node", "agent: {updateStrategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}}", []string{"/agent/updateStrategy/rollingUpdate", "maxSurge"}},
 		{"scrape timeout", "monitoring: {podMonitor: {scrapeTimeout: soon}}", []string{"/monitoring/podMonitor/scrapeTimeout"}},
