@@ -132,33 +132,41 @@ func add(m manager.Manager, c *Config) (remove func(), err error) {
 	return leader.Register(c.Metrics, own)
 }
 
-// Names of the indexes of cached Diagnoses.
+// IndexParent is the index of cached Diagnoses by their parent's UID. [Add] adds it.
+const IndexParent = "controller/parent"
+
+// Names of the other indexes of cached Diagnoses.
 const (
-	indexNode   = "controller/node"   // Diagnoses that have not ended, by spec.nodeName
-	indexParent = "controller/parent" // by the parent's UID
-	indexEnded  = "controller/ended"  // ended Diagnoses without a parent, by the Trigger's name
+	indexNode  = "controller/node"  // Diagnoses that have not ended, by spec.nodeName
+	indexEnded = "controller/ended" // ended Diagnoses without a parent, by the Trigger's name
 )
+
+// IndexParents adds the index [IndexParent] to a manager without this package's controllers.
+func IndexParents(to client.FieldIndexer) error {
+	return indexed(to, IndexParent, func(d *v1alpha1.Diagnosis) []string {
+		if parent := d.Parent(); parent != nil {
+			return []string{string(parent.UID)}
+		}
+		return nil
+	})
+}
+
+func indexed(to client.FieldIndexer, name string, value func(*v1alpha1.Diagnosis) []string) error {
+	return to.IndexField(context.Background(), &v1alpha1.Diagnosis{}, name,
+		func(o client.Object) []string { return value(o.(*v1alpha1.Diagnosis)) })
+}
 
 // index adds the indexes.
 func index(to client.FieldIndexer) error {
-	of := func(name string, value func(*v1alpha1.Diagnosis) []string) error {
-		return to.IndexField(context.Background(), &v1alpha1.Diagnosis{}, name,
-			func(o client.Object) []string { return value(o.(*v1alpha1.Diagnosis)) })
-	}
 	return errors.Join(
-		of(indexNode, func(d *v1alpha1.Diagnosis) []string {
+		IndexParents(to),
+		indexed(to, indexNode, func(d *v1alpha1.Diagnosis) []string {
 			if d.Status.Completed() || d.Spec.NodeName == "" {
 				return nil
 			}
 			return []string{d.Spec.NodeName}
 		}),
-		of(indexParent, func(d *v1alpha1.Diagnosis) []string {
-			if parent := d.Parent(); parent != nil {
-				return []string{string(parent.UID)}
-			}
-			return nil
-		}),
-		of(indexEnded, func(d *v1alpha1.Diagnosis) []string {
+		indexed(to, indexEnded, func(d *v1alpha1.Diagnosis) []string {
 			if !d.Status.Completed() || d.Parent() != nil {
 				return nil
 			}
@@ -197,7 +205,7 @@ func (r *diagnoses) onDiagnosisChange(ctx context.Context, q Queue, was, is *v1a
 	}
 	if is == nil {
 		parent(was)
-		r.addListed(ctx, q, client.InNamespace(was.Namespace), client.MatchingFields{indexParent: string(was.UID)})
+		r.addListed(ctx, q, client.InNamespace(was.Namespace), client.MatchingFields{IndexParent: string(was.UID)})
 		return
 	}
 	if was != nil {

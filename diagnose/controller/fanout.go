@@ -38,7 +38,7 @@ func (r *diagnoses) fanOut(ctx context.Context, d *v1alpha1.Diagnosis) (reconcil
 		return r.makeTargets(ctx, d)
 	}
 	var list v1alpha1.DiagnosisList
-	if err := r.client.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{indexParent: string(d.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{IndexParent: string(d.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, err
 	}
 	if d.Spec.Cancel {

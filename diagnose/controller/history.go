@@ -215,7 +215,7 @@ func held(d *v1alpha1.Diagnosis, ended time.Time, slots map[types.UID]bool, now 
 // of its repair that is not over, or whose own repair is not over.
 func (r *diagnoses) followed(ctx context.Context, d *v1alpha1.Diagnosis, slots map[types.UID]bool, now time.Time) (bool, error) {
 	var list v1alpha1.DiagnosisList
-	if err := r.client.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{indexParent: string(d.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{IndexParent: string(d.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 		return false, err
 	}
 	for i := range list.Items {

@@ -34,8 +34,6 @@ import (
 const (
 	// byNode is the index of Diagnoses by their node.
 	byNode = "repair.spec.nodeName"
-	// byParent is the index of Diagnoses by the UID of their parent.
-	byParent = "repair.parent"
 	// workers is how many Diagnoses are reconciled in parallel. Few repairs run at a time, because
 	// budgets are small.
 	workers = 4
@@ -81,7 +79,8 @@ func (c *Config) setDefaults() error {
 }
 
 // Add adds the controller to a manager, which runs it while it leads. The manager's scheme must
-// have v1alpha1, and its cache must keep at least the fields of Nodes that package liveness keeps.
+// have v1alpha1, its cache must keep at least the fields of Nodes that package liveness keeps, and have
+// the index [controller.IndexParent].
 // The metrics stay registered until remove is called.
 func Add(m manager.Manager, c Config) (remove func(), err error) {
 	if remove, err = add(m, &c); err != nil {
@@ -112,17 +111,7 @@ func add(m manager.Manager, c *Config) (remove func(), err error) {
 	}
 	r.budget.TakenOver = r.takenOver
 	node := func(o client.Object) []string { return []string{o.(*v1alpha1.Diagnosis).Spec.NodeName} }
-	parent := func(o client.Object) []string {
-		if p := o.(*v1alpha1.Diagnosis).Parent(); p != nil {
-			return []string{string(p.UID)}
-		}
-		return nil
-	}
-	indexer := m.GetFieldIndexer()
-	if err := errors.Join(
-		indexer.IndexField(context.Background(), &v1alpha1.Diagnosis{}, byNode, node),
-		indexer.IndexField(context.Background(), &v1alpha1.Diagnosis{}, byParent, parent),
-	); err != nil {
+	if err := m.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.Diagnosis{}, byNode, node); err != nil {
 		return nil, err
 	}
 	if err := r.watch(m); err != nil {

@@ -468,7 +468,9 @@ func run(ctx context.Context, to *rest.Config, c Config, known *runtime.Scheme) 
 	if err != nil {
 		return err
 	}
-	remove, err := leader.WhenServed(m, controller.Served(), func() (func(), error) { return Add(m, c) })
+	remove, err := leader.WhenServed(m, controller.Served(),
+		func() (func(), error) { return func() {}, controller.IndexParents(m.GetFieldIndexer()) },
+		func() (func(), error) { return Add(m, c) })
 	if err != nil {
 		return err
 	}

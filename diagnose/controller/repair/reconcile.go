@@ -149,7 +149,7 @@ func (r *reconciler) onDiagnosis(ctx context.Context, q controller.Queue, was, i
 // below enqueues the children of a Diagnosis, and theirs.
 func (r *reconciler) below(ctx context.Context, d *v1alpha1.Diagnosis, q controller.Queue) {
 	var list v1alpha1.DiagnosisList
-	if err := r.client.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{byParent: string(d.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{controller.IndexParent: string(d.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 		return // the cache is ending
 	}
 	for i := range list.Items {
