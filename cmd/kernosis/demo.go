@@ -278,7 +278,7 @@ func (d *demoRun) show(e demoStep) {
 	}
 }
 
-// drill injects one fault and waits until it is detected.
+// drill injects one fault, and keeps it until it is detected and diagnosed.
 func (d *demoRun) drill(ctx context.Context, o *outcome) {
 	f, ok := inject.Find(o.fault)
 	if !ok {
@@ -290,26 +290,28 @@ func (d *demoRun) drill(ctx context.Context, o *outcome) {
 		return
 	}
 	fmt.Fprintf(d.out, "--- kernosis inject %s: %s\n", f.Name, f.Does)
-	cmd, err := tied(ctx, append([]string{"inject", o.fault, "--targets-dir", filepath.Join(d.dir, "targets.d"),
-		"--state-dir", filepath.Join(d.dir, "inject"), "--pin-root", d.pins}, o.args...)...)
-	if err != nil {
-		o.err = err
-		return
+	began, until, ended := time.Now(), make(chan struct{}), make(chan error, 1)
+	env := inject.Env{
+		Duration: o.lasts, Count: o.count, TargetsDir: filepath.Join(d.dir, "targets.d"), WaitTarget: waitTarget(d.pins),
+		StateDir: filepath.Join(d.dir, "inject"),
 	}
-	var said strings.Builder
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := process.StartTied(cmd); err != nil {
-		o.err = err
-		return
+	if o.count == 0 {
+		env.Until = until
 	}
-	o.injector = cmd.Process.Pid
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	if err := d.await(ctx, detectWithin, "detection", func(e demoStep) bool { return o.detected(e.Entry, d.fsErrors) }); err != nil {
-		o.err = err
+	go func() {
+		_, err := f.Run(ctx, env)
+		ended <- err
+	}()
+	o.err = d.await(ctx, detectWithin, "detection", func(e demoStep) bool { return o.detected(e.Entry, d.fsErrors) })
+	if o.err == nil && env.Until != nil {
+		diagnosed := func(demoStep) bool { return d.diagnosis(o) != nil }
+		if err := d.await(ctx, detectWithin-time.Since(began), "Diagnosis", diagnosed); err != nil {
+			fmt.Fprintf(d.errOut, "demo: %s: %v\n", o.fault, err)
+		}
 	}
+	close(until)
 	if err := <-ended; err != nil {
-		o.err = fmt.Errorf("inject: %w: %s", err, strings.TrimSpace(said.String()))
+		o.err = err
 	}
 }
 
@@ -345,23 +347,27 @@ func (d *demoRun) resolved(o *outcome) bool {
 	return false
 }
 
-// verdict returns what the latest Diagnosis of the drill's subject found.
-func (d *demoRun) verdict(o *outcome) string {
-	found := "none"
+// diagnosis returns the first Diagnosis of the drill's subject, which ended while the fault lasted, or
+// nil.
+func (d *demoRun) diagnosis(o *outcome) *console.Diagnosis {
 	for _, e := range d.seen {
-		dx := e.Diagnosis
-		if dx == nil || dx.Subject != o.problem.Subject || e.Now.Before(o.event.Time) {
-			continue
-		}
-		found = dx.Phase
-		switch {
-		case dx.Verdict != nil:
-			found = dx.Verdict.Reason
-		case dx.Reason == v1alpha1.ReasonNoPathSucceeded:
-			found = "none"
+		if dx := e.Diagnosis; dx != nil && dx.Subject == o.problem.Subject && !e.Now.Before(o.event.Time) {
+			return dx
 		}
 	}
-	return found
+	return nil
+}
+
+// verdict returns what the drill's Diagnosis found.
+func (d *demoRun) verdict(o *outcome) string {
+	switch dx := d.diagnosis(o); {
+	case dx == nil || dx.Verdict == nil && dx.Reason == v1alpha1.ReasonNoPathSucceeded:
+		return "none"
+	case dx.Verdict != nil:
+		return dx.Verdict.Reason
+	default:
+		return dx.Phase
+	}
 }
 
 func (d *demoRun) table(outcomes []*outcome) error {

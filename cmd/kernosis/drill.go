@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -13,20 +14,21 @@ import (
 // drill is one fault of the demo and the expected detection.
 type drill struct {
 	fault string
-	args  []string
-	rule  string                                   // the rule that must fire
-	match func(ev *event.Event, injector int) bool // whether an event is of this fault
-	cause func(ev *event.Event) string             // the cause shown in the table
+	lasts time.Duration                // at least; 0: the fault's default
+	count int                          // exactly; 0: until it is diagnosed
+	rule  string                       // the rule that must fire
+	match func(ev *event.Event) bool   // whether an event is of this fault
+	cause func(ev *event.Event) string // the cause shown in the table
 }
 
 // drills returns the faults of the demo, whose files are below dir. They must not match other
 // faults of the machine.
 func drills(dir string) []drill {
-	onOurLoop := func(ev *event.Event, _ int) bool {
+	onOurLoop := func(ev *event.Event) bool {
 		return ev.Device != nil && len(ev.Device.Mounts) > 0 && strings.HasPrefix(ev.Device.Mounts[0].Path, dir)
 	}
-	target := func(name string) func(*event.Event, int) bool {
-		return func(ev *event.Event, _ int) bool { return ev.SockFail != nil && ev.SockFail.Target == "inject "+name }
+	target := func(name string) func(*event.Event) bool {
+		return func(ev *event.Event) bool { return ev.SockFail != nil && ev.SockFail.Target == "inject "+name }
 	}
 	verdict := func(ev *event.Event) string {
 		d := ev.SockFail
@@ -44,29 +46,28 @@ func drills(dir string) []drill {
 	}
 	return []drill{
 		{
-			// The duration keeps the cgroup until the Diagnosis has looked at it.
-			fault: "oom", args: []string{"--duration", "4s"}, rule: "oom-kill",
-			match: func(ev *event.Event, injector int) bool {
-				return ev.Task.Comm == "kn-oom-child" && ev.Cgroup != nil && strings.Contains(ev.Cgroup.Path, fmt.Sprintf("-%d-", injector))
+			fault: "oom", rule: "oom-kill",
+			match: func(ev *event.Event) bool {
+				return ev.Task.Comm == "kn-oom-child" && ev.Cgroup != nil && strings.Contains(ev.Cgroup.Path, fmt.Sprintf("-%d-", os.Getpid()))
 			},
 			cause: func(ev *event.Event) string { return fmt.Sprintf("limit %d MiB", ev.OOMKill.Limit>>20) },
 		},
 		{
 			// The duration separates these failures from the next drill's, which uses the same loop device.
-			fault: "disk-error", args: []string{"--duration", "3s"}, rule: "disk-io-error",
+			fault: "disk-error", lasts: 3 * time.Second, rule: "disk-io-error",
 			match: onOurLoop,
 			cause: func(ev *event.Event) string {
 				return fmt.Sprintf("%s, %s @%d", ev.DiskIO.Error, ev.DiskIO.Op, ev.DiskIO.Sector)
 			},
 		},
 		{
-			fault: "readonly-fs", args: []string{"--duration", "3s"}, rule: "readonly-filesystem",
+			fault: "readonly-fs", lasts: 3 * time.Second, rule: "readonly-filesystem",
 			match: onOurLoop,
 			cause: func(ev *event.Event) string { return ev.Mount.FSType + " " + ev.Mount.Reason },
 		},
 		{
-			fault: "hung-task", args: []string{"--duration", "9s"}, rule: "task-hung",
-			match: func(ev *event.Event, _ int) bool { return strings.HasPrefix(ev.Task.Comm, "kn-hang") },
+			fault: "hung-task", lasts: 9 * time.Second, rule: "task-hung",
+			match: func(ev *event.Event) bool { return strings.HasPrefix(ev.Task.Comm, "kn-hang") },
 			cause: func(ev *event.Event) string {
 				if ev.HungTask.Holder == nil {
 					return ev.HungTask.Wait
@@ -74,10 +75,9 @@ func drills(dir string) []drill {
 				return ev.HungTask.Lock + " held by " + ev.HungTask.Holder.String()
 			},
 		},
-		// The third refusal starts the Diagnosis; the fourth keeps the fault until that has run.
-		{fault: "probe-refused", args: []string{"--count", "4"}, rule: "probe-target-refused", match: target("probe-refused"), cause: verdict},
-		// The count lets the Diagnosis end before the next drills, which use the same address.
-		{fault: "probe-reset", args: []string{"--count", "6"}, rule: "probe-target-reset", match: target("probe-reset"), cause: verdict},
+		{fault: "probe-refused", rule: "probe-target-refused", match: target("probe-refused"), cause: verdict},
+		// Its Diagnosis finds nothing: new connections succeed.
+		{fault: "probe-reset", count: 6, rule: "probe-target-reset", match: target("probe-reset"), cause: verdict},
 		{fault: "accept-queue-full", rule: "probe-target-accept-queue-full", match: target("accept-queue-full"), cause: verdict},
 		{fault: "probe-timeout", rule: "probe-target-timeout", match: target("probe-timeout"), cause: verdict},
 	}
@@ -85,20 +85,19 @@ func drills(dir string) []drill {
 
 type outcome struct {
 	drill
-	injector int    // process ID of "kernosis inject"
-	refused  string // why this machine can't have the fault
-	err      error
-	event    *event.Event
-	problem  *problem.Problem
-	after    time.Duration
-	cleared  bool
+	refused string // why this machine can't have the fault
+	err     error
+	event   *event.Event
+	problem *problem.Problem
+	after   time.Duration
+	cleared bool
 }
 
 // detected records the first transition that reports the drill's fault. It reports whether e has one.
 func (o *outcome) detected(e journal.Entry, fsErrors map[string]time.Time) bool {
 	for _, t := range e.Transitions {
 		p := t.Problem
-		if p == nil || p.Rule != o.rule || p.State != problem.Firing || e.Event == nil || !o.match(e.Event, o.injector) {
+		if p == nil || p.Rule != o.rule || p.State != problem.Firing || e.Event == nil || !o.match(e.Event) {
 			continue
 		}
 		o.event, o.problem = e.Event, p

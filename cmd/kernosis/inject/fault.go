@@ -27,6 +27,9 @@ type Env struct {
 	Duration time.Duration // how long a state lasts (hang, broken filesystem) before it is healed
 	Count    int           // how often an event happens (kill, failed request, probe)
 	Memory   uint64        // limit of the cgroup that runs out of memory, in bytes
+	// Until, if not nil, keeps the fault beyond Duration and Count until it is closed. The run's time
+	// limit stays.
+	Until <-chan struct{}
 
 	// TargetsDir is where a running Kernosis looks for probe targets.
 	TargetsDir string
@@ -66,6 +69,32 @@ type run struct {
 	Result
 	want  int           // number of events: Env.Count or the default
 	limit time.Duration // time limit of the whole run; after it, guards undo the records
+}
+
+// over reports whether Until allows the fault to end.
+func (r *run) over() bool {
+	if r.env.Until == nil {
+		return true
+	}
+	select {
+	case <-r.env.Until:
+		return true
+	default:
+		return false
+	}
+}
+
+// last waits until the fault may end.
+func (r *run) last(ctx context.Context) error {
+	if err := pause(ctx, r.env.Duration); err != nil || r.env.Until == nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.env.Until:
+		return nil
+	}
 }
 
 // say prints progress for people.

@@ -92,6 +92,31 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
+// A fault goes on beyond its count until it may end.
+func TestUntil(t *testing.T) {
+	dir := stateDir(t)
+	f, ok := inject.Find("probe-refused")
+	if !ok {
+		t.Fatal("no such fault")
+	}
+	until := make(chan struct{})
+	out := &trigger{on: []string{"probe 3 failed"}, do: func() { close(until) }}
+	r, err := f.Run(t.Context(), inject.Env{Out: out, Count: 1, Until: until, StateDir: dir, TargetsDir: t.TempDir()})
+	if err != nil || r.Count != 3 {
+		t.Errorf("%d probes, %v", r.Count, err)
+	}
+	// It ends early with its context only.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out = &trigger{on: []string{"SIGKILL"}, do: cancel}
+	if f, ok = inject.Find("oom"); !ok {
+		t.Fatal("no such fault")
+	}
+	if _, err := f.Run(ctx, inject.Env{Out: out, Duration: time.Nanosecond, Until: make(chan struct{}), StateDir: dir}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want context.Canceled", err)
+	}
+}
+
 // trigger is a writer that calls do once one of the words is written.
 type trigger struct {
 	on []string

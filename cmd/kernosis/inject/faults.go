@@ -69,7 +69,7 @@ func runOOM(ctx context.Context, r *run) (err error) {
 		return err
 	}
 	r.note("%d killed by SIGKILL, %d counted by the kernel (oom_kill)", r.Count, kills)
-	return pause(ctx, r.env.Duration)
+	return r.last(ctx)
 }
 
 // hang is implemented by both ways to make a task hang.
@@ -97,7 +97,7 @@ func runHang(ctx context.Context, r *run, h hang) (err error) {
 	}
 	r.note("%s hangs%s, %s", t.Waiter, where, held)
 	r.say("healed by itself in %s", r.env.Duration)
-	if err := pause(ctx, r.env.Duration); err != nil {
+	if err := r.last(ctx); err != nil {
 		return err
 	}
 	if err := h.Heal(ctx); err != nil {
@@ -162,7 +162,7 @@ func runDisk(ctx context.Context, r *run) (err error) {
 		r.say("%s: %s of 8 sectors at %d: %v", r.Subject, op, sector, ioErr)
 	}
 	r.note("%d %s requests failed", r.Count, op)
-	if err := pause(ctx, r.env.Duration); err != nil {
+	if err := r.last(ctx); err != nil {
 		return err
 	}
 	if err := d.Heal(ctx); err != nil {
@@ -187,7 +187,7 @@ func runReadonly(ctx context.Context, r *run) (err error) {
 	}
 	r.note("%s refuses writes (mountinfo: %s - %s)", r.Subject, mount, super)
 	r.say("healed in %s", r.env.Duration.Round(time.Millisecond))
-	if err := pause(ctx, r.env.Duration); err != nil {
+	if err := r.last(ctx); err != nil {
 		return err
 	}
 	repaired, err := f.Heal(ctx)
@@ -263,12 +263,12 @@ func runProbe(ctx context.Context, r *run) (err error) {
 	return nil
 }
 
-// attempts probes r.want times, a period apart, and returns an error unless each probe
-// fails as its kind has to.
+// attempts probes r.want times or until the fault may end, a period apart, and returns an error unless
+// each probe fails as its kind has to.
 func attempts(ctx context.Context, r *run, p *Probe) error {
 	period := time.NewTicker(probePeriod)
 	defer period.Stop()
-	for i := range r.want {
+	for i := 0; i < r.want || !r.over(); i++ {
 		if i > 0 {
 			select {
 			case <-ctx.Done():
