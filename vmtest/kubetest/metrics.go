@@ -3,8 +3,7 @@ package kubetest
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -67,12 +66,8 @@ func AwaitSum(tb testing.TB, from prometheus.Gatherer, want float64, name string
 const sumWithin = 10 * time.Second
 
 func has(metric *dto.Metric, labels []string) bool {
-	for i := 0; i+1 < len(labels); i += 2 {
-		found := false
-		for _, l := range metric.GetLabel() {
-			found = found || l.GetName() == labels[i] && l.GetValue() == labels[i+1]
-		}
-		if !found {
+	for of := range slices.Chunk(labels, 2) {
+		if !slices.ContainsFunc(metric.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == of[0] && l.GetValue() == of[1] }) {
 			return false
 		}
 	}
@@ -89,30 +84,6 @@ func (s *Server) APIMetrics(tb testing.TB) Metrics {
 	return ParseMetrics(tb, text)
 }
 
-// EtcdMetrics returns etcd's metrics.
-func (s *Server) EtcdMetrics(tb testing.TB) Metrics {
-	tb.Helper()
-	transport := s.etcdTransport()
-	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, "http://etcd/metrics", http.NoBody)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	answer, err := transport.RoundTrip(request)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if answer.StatusCode != http.StatusOK {
-		tb.Fatalf("etcd's metrics: %s", answer.Status)
-	}
-	return ParseMetrics(tb, text)
-}
-
 // ParseMetrics parses a program's response at /metrics.
 func ParseMetrics(tb testing.TB, text []byte) Metrics {
 	tb.Helper()
@@ -122,24 +93,6 @@ func ParseMetrics(tb testing.TB, text []byte) Metrics {
 		tb.Fatal(fmt.Errorf("metrics: %w", err))
 	}
 	return families
-}
-
-// Writes counts what etcd has written since its start.
-type Writes struct {
-	Puts     int64 // objects written
-	PutBytes int64 // keys and values of these
-	Size     int64 // bytes of the database currently in use
-}
-
-// EtcdWrites returns what etcd has written so far.
-func (s *Server) EtcdWrites(tb testing.TB) Writes {
-	tb.Helper()
-	m := s.EtcdMetrics(tb)
-	return Writes{
-		Puts:     int64(m.Sum("etcd_mvcc_put_total")),
-		PutBytes: int64(m.Sum("etcd_debugging_mvcc_total_put_size_in_bytes")),
-		Size:     int64(m.Sum("etcd_mvcc_db_total_size_in_use_in_bytes")),
-	}
 }
 
 // Registered returns a registry with collectors. It fails the test if promtool would complain about

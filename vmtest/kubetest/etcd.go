@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -28,14 +27,9 @@ type Change struct {
 func (s *Server) EtcdChanges(tb testing.TB, each func(Change)) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
-	// The range ends before the next prefix.
-	const request = `{"create_request": {"key": "L3JlZ2lzdHJ5Lw==", "range_end": "L3JlZ2lzdHJ5MA=="}}` // /registry/ and /registry0
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://etcd/v3/watch", strings.NewReader(request))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	transport := s.etcdTransport()
-	answer, err := transport.RoundTrip(r) //nolint:bodyclose // by who reads it
+	// /registry/ and /registry0: the range ends before the next prefix.
+	const request = `{"create_request": {"key": "L3JlZ2lzdHJ5Lw==", "range_end": "L3JlZ2lzdHJ5MA=="}}`
+	answer, err := s.askEtcd(ctx, http.MethodPost, "/v3/watch", []byte(request)) //nolint:bodyclose // by who reads it
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -43,7 +37,6 @@ func (s *Server) EtcdChanges(tb testing.TB, each func(Change)) {
 	tb.Cleanup(func() {
 		cancel()
 		<-ended
-		transport.CloseIdleConnections()
 	})
 	go func() {
 		defer close(ended)
@@ -69,22 +62,30 @@ func (s *Server) EtcdPut(ctx context.Context, key string, value []byte) error {
 	if err != nil {
 		return err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://etcd/v3/kv/put", bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	transport := s.etcdTransport()
-	defer transport.CloseIdleConnections()
-	answer, err := transport.RoundTrip(r)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("etcd does not take %s: %s: %s", key, answer.Status, bytes.TrimSpace(text))
-	}
+	_, err = s.readEtcd(ctx, http.MethodPost, "/v3/kv/put", body)
 	return err
+}
+
+// Writes counts what etcd has written since its start.
+type Writes struct {
+	Puts     int64 // objects written
+	PutBytes int64 // keys and values of these
+	Size     int64 // bytes of the database currently in use
+}
+
+// EtcdWrites returns what etcd has written so far.
+func (s *Server) EtcdWrites(tb testing.TB) Writes {
+	tb.Helper()
+	text, err := s.readEtcd(tb.Context(), http.MethodGet, "/metrics", nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m := ParseMetrics(tb, text)
+	return Writes{
+		Puts:     int64(m.Sum("etcd_mvcc_put_total")),
+		PutBytes: int64(m.Sum("etcd_debugging_mvcc_total_put_size_in_bytes")),
+		Size:     int64(m.Sum("etcd_mvcc_db_total_size_in_use_in_bytes")),
+	}
 }
 
 // readChanges reads etcd's watch responses until the stream ends.
@@ -118,9 +119,28 @@ func readChanges(from *json.Decoder, began chan<- struct{}, each func(Change)) e
 	}
 }
 
-func (s *Server) etcdTransport() *http.Transport {
-	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", s.path("etcd.sock"))
+// readEtcd returns etcd's whole response to a request.
+func (s *Server) readEtcd(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	answer, err := s.askEtcd(ctx, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("etcd, %s: %s: %s", path, answer.Status, bytes.TrimSpace(text))
+	}
+	return text, err
+}
+
+// askEtcd sends a request to etcd, on a connection that ends with the response.
+func (s *Server) askEtcd(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://etcd"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", s.path("etcd.sock"))
 	}}
+	return transport.RoundTrip(r)
 }
