@@ -35,7 +35,7 @@ const (
 	controller = "kernosis-controller"
 )
 
-var machine = node.Shared{Cluster: kubetest.Shared{Options: kubetest.Options{Controllers: true}}}
+var machine = node.Shared{Cluster: kubetest.Shared{Controllers: true}}
 
 func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) {
