@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -131,23 +130,13 @@ func startProgram(t *testing.T, program, kubeconfig, namespace string, more ...s
 	return p
 }
 
-// grant creates the controller's roles and binds them to a service account.
-func grant(t *testing.T, server *kubetest.Server, namespace, account string) {
-	t.Helper()
-	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}
-	for _, role := range kubetest.ControllerRoles(t, repository) {
-		server.Grant(t, to, namespace, role.Name, &role)
-	}
-}
-
 // Two processes, with only the rights that the documentation names: one works; when it is killed, the
 // other takes over, and later shuts down cleanly.
 func TestControllerProcesses(t *testing.T) {
 	testall.Only(t)
 	server := kubetest.New(t, kubetest.Options{})
 	client, namespace, node := server.Client(), server.Namespace(t), server.Node(t)
-	server.ServiceAccount(t, namespace, "controller")
-	grant(t, server, namespace, "controller")
+	server.ServiceAccount(t, namespace, "controller", kubetest.ControllerRoles(t, repository)...)
 	kubeconfig := server.Kubeconfig(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: namespace, ServiceAccount: "controller"})))
 	const broken = `{"status":{"conditions":[{"type":"A","status":"True","reason":"Broken"}]}}`
 	set := func() {

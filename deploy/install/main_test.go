@@ -58,17 +58,11 @@ func newBench(t *testing.T) *bench {
 // user returns a user with the documented rights of the given roles.
 func (b *bench) user(name string, roles ...string) *rest.Config {
 	b.Helper()
-	to := rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}
-	granted := 0
-	for _, r := range kubetest.Roles(b, "../../docs/uninstall.md") {
-		if slices.Contains(roles, r.Name) {
-			b.server.Grant(b, to, b.namespace, name+"-"+r.Name, &r)
-			granted++
-		}
-	}
-	if granted < len(roles) {
+	granted := slices.DeleteFunc(kubetest.Roles(b, "../../docs/uninstall.md"), func(r rbacv1.ClusterRole) bool { return !slices.Contains(roles, r.Name) })
+	if len(granted) < len(roles) {
 		b.Fatalf("docs/uninstall.md does not have the roles %q", roles)
 	}
+	b.server.Grant(b, name, b.namespace, granted...)
 	return b.server.Config(b, name)
 }
 

@@ -162,9 +162,8 @@ func (s *stage) startPrometheus(program string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.server.ServiceAccount(s.t, s.namespace, "prometheus")
-	s.server.Grant(s.t, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: "prometheus"}, s.namespace, "kernosis-metrics",
-		&rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}})
+	s.server.ServiceAccount(s.t, s.namespace, "prometheus",
+		rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}})
 	s.token = s.server.Token(s.t, kubetest.TokenFor{Namespace: s.namespace, ServiceAccount: "prometheus"})
 	s.agentURL, s.controllerURL = "https://127.0.0.1:"+port+"/metrics", "https://"+s.controller+"/metrics"
 	config := fmt.Sprintf(`

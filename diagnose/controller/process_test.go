@@ -67,15 +67,12 @@ func TestSecondControllerTakesOver(t *testing.T) {
 	}
 }
 
-// grant creates the controller's roles and binds them to a service account.
-func (b *bench) grant(account string, allowed func(rbacv1.PolicyRule) bool) {
+// grant gives the service account "controller" those rights of the controller that are allowed.
+func (b *bench) grant(allowed func(rbacv1.PolicyRule) bool) {
 	b.t.Helper()
-	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: b.namespace, Name: account}
 	for _, role := range kubetest.ControllerRoles(b.t, "../..") {
 		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return !allowed(r) })
-		if len(role.Rules) > 0 {
-			b.server.Grant(b.t, to, b.namespace, b.name(role.Name), &role)
-		}
+		b.server.Grant(b.t, "system:serviceaccount:"+b.namespace+":controller", b.namespace, role)
 	}
 }
 
@@ -85,8 +82,7 @@ func TestKindsThatComeLaterAndRightsThatSuffice(t *testing.T) {
 	testall.Only(t)
 	server := kubetest.New(t, kubetest.Options{Flags: []string{"--enable-admission-plugins=OwnerReferencesPermissionEnforcement"}})
 	b := benchOn(t, server)
-	server.ServiceAccount(t, b.namespace, "controller")
-	b.grant("controller", func(rbacv1.PolicyRule) bool { return true })
+	server.ServiceAccount(t, b.namespace, "controller", kubetest.ControllerRoles(t, "../..")...)
 	log := &logbuffer.Buffer{}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -170,7 +166,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
 	b.server.ServiceAccount(t, b.namespace, "controller")
-	b.grant("controller", func(r rbacv1.PolicyRule) bool { return !slices.Contains(r.APIGroups, v1alpha1.Group) })
+	b.grant(func(r rbacv1.PolicyRule) bool { return !slices.Contains(r.APIGroups, v1alpha1.Group) })
 	log := &logbuffer.Buffer{}
 	b.controlAs(how{
 		to: b.server.WithToken(b.server.Token(t, kubetest.TokenFor{Namespace: b.namespace, ServiceAccount: "controller"})),
@@ -188,7 +184,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 	if n := strings.Count(log.String(), "can't list a kind"); n != 5 {
 		t.Errorf("it is reported %d times that rights are missing, want once a kind", n)
 	}
-	b.grant("controller", func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, v1alpha1.Group) })
+	b.grant(func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, v1alpha1.Group) })
 	b.waitIs(b.dx(v1alpha1.DiagnosisSpec{NodeName: "no-such-node"}), "Failed True "+v1alpha1.ReasonNodeNotFound)
 }
 

@@ -163,12 +163,11 @@ func reader(t *testing.T, may bool) string {
 	t.Helper()
 	server := cluster.Server(t)
 	ns := server.Namespace(t)
-	server.ServiceAccount(t, ns, "reader")
+	var roles []rbacv1.ClusterRole
 	if may {
-		server.Grant(t, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "reader"}, ns, "reader-"+ns, &rbacv1.ClusterRole{
-			Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics", "/conditions"}, Verbs: []string{"get"}}},
-		})
+		roles = []rbacv1.ClusterRole{{Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics", "/conditions"}, Verbs: []string{"get"}}}}}
 	}
+	server.ServiceAccount(t, ns, "reader", roles...)
 	return server.Token(t, kubetest.TokenFor{Namespace: ns, ServiceAccount: "reader"})
 }
 

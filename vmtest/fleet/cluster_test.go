@@ -53,10 +53,8 @@ const (
 func grantAgents(tb testing.TB, server *kubetest.Server, namespace string) {
 	tb.Helper()
 	everywhere, inNamespace := kubetest.AgentRights(tb, filepath.Join(root, "docs/cluster.md"))
-	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: agentAccount}
-	for kind, rules := range map[string][]rbacv1.PolicyRule{"ClusterRole": everywhere, "Role": inNamespace} {
-		server.Grant(tb, to, namespace, "fleet-agent", &rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{Kind: kind}, Rules: rules})
-	}
+	server.Grant(tb, "system:serviceaccount:"+namespace+":"+agentAccount, namespace,
+		rbacv1.ClusterRole{Rules: everywhere}, rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{Kind: "Role"}, Rules: inNamespace})
 }
 
 // makeNodes creates Nodes with one pod each, some in parallel.
@@ -171,11 +169,7 @@ func (f *fleet) tend() {
 // startControllers starts two controllers with the product's settings and memory limit, in bytes.
 func startControllers(tb testing.TB, server *kubetest.Server, namespace, dir string, limit int64) []*leading {
 	tb.Helper()
-	server.ServiceAccount(tb, namespace, controllerAccount)
-	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: controllerAccount}
-	for _, role := range kubetest.ControllerRoles(tb, root) {
-		server.Grant(tb, to, namespace, role.Name, &role)
-	}
+	server.ServiceAccount(tb, namespace, controllerAccount, kubetest.ControllerRoles(tb, root)...)
 	token := server.Token(tb, kubetest.TokenFor{Namespace: namespace, ServiceAccount: controllerAccount, Lifetime: tokens})
 	kubeconfig := filepath.Join(dir, "controller.kubeconfig")
 	if err := kubetest.WriteKubeconfig(kubeconfig, server.WithToken(token)); err != nil {

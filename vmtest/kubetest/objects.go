@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,13 +32,19 @@ func (s *Server) Namespace(tb testing.TB) string {
 	return ns.Name
 }
 
-// ServiceAccount creates a service account.
-func (s *Server) ServiceAccount(tb testing.TB, namespace, name string) {
+// ServiceAccount creates a service account and grants it roles ([Server.Grant]).
+func (s *Server) ServiceAccount(tb testing.TB, namespace, name string, roles ...rbacv1.ClusterRole) {
 	tb.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if _, err := s.client.CoreV1().ServiceAccounts(namespace).Create(tb.Context(), account, metav1.CreateOptions{}); err != nil {
 		tb.Fatal(err)
 	}
+	s.Grant(tb, accountUser(namespace, name), namespace, roles...)
+}
+
+// accountUser returns a service account's user name.
+func accountUser(namespace, name string) string {
+	return "system:serviceaccount:" + namespace + ":" + name
 }
 
 // Node creates a ready Node as kubelet would register it, and returns its name.

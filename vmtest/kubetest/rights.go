@@ -131,26 +131,28 @@ func groupOf(resource string) string {
 	return "kernosis.io"
 }
 
-// Grant creates a role and binds it to a user or service account: in the namespace if its kind is
-// Role, otherwise cluster-wide. It returns when the API server's authorizer applies it, which is a
-// moment later.
-func (s *Server) Grant(tb testing.TB, to rbacv1.Subject, namespace, name string, r *rbacv1.ClusterRole) {
+// Grant gives a user roles: in the namespace those of kind Role, the others cluster-wide. It returns
+// when the API server's authorizer applies them, which is a moment later.
+func (s *Server) Grant(tb testing.TB, user, namespace string, roles ...rbacv1.ClusterRole) {
 	tb.Helper()
-	rbac, ctx, meta := s.client.RbacV1(), tb.Context(), metav1.ObjectMeta{Name: name}
-	subjects, ref := []rbacv1.Subject{to}, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: clusterRole, Name: name}
-	var err error
-	if r.Kind == role {
-		ref.Kind = role
-		if _, err = rbac.Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: r.Rules}, metav1.CreateOptions{}); err == nil {
-			_, err = rbac.RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+	rbac, ctx, to := s.client.RbacV1(), tb.Context(), rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}
+	for i := range roles {
+		r, meta := &roles[i], metav1.ObjectMeta{Name: name(tb)}
+		subjects, ref := []rbacv1.Subject{to}, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: clusterRole, Name: meta.Name}
+		var err error
+		if r.Kind == role {
+			ref.Kind = role
+			if _, err = rbac.Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: r.Rules}, metav1.CreateOptions{}); err == nil {
+				_, err = rbac.RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+			}
+		} else if _, err = rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: r.Rules}, metav1.CreateOptions{}); err == nil {
+			_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
 		}
-	} else if _, err = rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: r.Rules}, metav1.CreateOptions{}); err == nil {
-		_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		s.awaitRules(tb, to, namespace, r)
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
-	s.awaitRules(tb, to, namespace, name, r.Rules)
 }
 
 // AwaitRole waits until the API server's authorizer applies a ClusterRole that was bound to a user,
@@ -161,14 +163,14 @@ func (s *Server) AwaitRole(tb testing.TB, to rbacv1.Subject, namespace, name str
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s.awaitRules(tb, to, namespace, name, r.Rules)
+	s.awaitRules(tb, to, namespace, r)
 }
 
-func (s *Server) awaitRules(tb testing.TB, to rbacv1.Subject, namespace, name string, rules []rbacv1.PolicyRule) {
+func (s *Server) awaitRules(tb testing.TB, to rbacv1.Subject, namespace string, r *rbacv1.ClusterRole) {
 	tb.Helper()
-	for i := range rules {
-		await.Until(tb, "the API server goes by the role "+name, 30*time.Second, func() bool {
-			return s.may(tb, to, namespace, &rules[i])
+	for i := range r.Rules {
+		await.Until(tb, "the API server applies the role "+r.Name+" of "+to.Name, 30*time.Second, func() bool {
+			return s.may(tb, to, namespace, &r.Rules[i])
 		})
 	}
 }
@@ -179,7 +181,7 @@ func (s *Server) may(tb testing.TB, who rbacv1.Subject, namespace string, rule *
 	spec := authorizationv1.SubjectAccessReviewSpec{User: who.Name}
 	switch who.Kind {
 	case rbacv1.ServiceAccountKind:
-		spec.User = "system:serviceaccount:" + who.Namespace + ":" + who.Name
+		spec.User = accountUser(who.Namespace, who.Name)
 	case rbacv1.GroupKind:
 		spec.User, spec.Groups = "", []string{who.Name}
 	}

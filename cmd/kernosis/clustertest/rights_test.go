@@ -16,8 +16,6 @@ func withRights(t testing.TB, server *kubetest.Server, namespace string) *rest.C
 	t.Helper()
 	everywhere, inNamespace := kubetest.AgentRights(t, "../../../docs/cluster.md")
 	user := "agent-of-" + namespace
-	to := rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}
-	server.Grant(t, to, "", user, &rbacv1.ClusterRole{Rules: everywhere})
-	server.Grant(t, to, namespace, user, &rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{Kind: "Role"}, Rules: inNamespace})
+	server.Grant(t, user, namespace, rbacv1.ClusterRole{Rules: everywhere}, rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{Kind: "Role"}, Rules: inNamespace})
 	return server.Config(t, user)
 }

@@ -95,8 +95,8 @@ func TestAClientCertificateOfASecret(t *testing.T) {
 		t.Errorf("%+v", refused)
 	}
 
-	server.Grant(t, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "agent-of-" + a.namespace}, a.namespace, "pager",
-		&rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{Kind: "Role"}, Rules: []rbacv1.PolicyRule{
+	server.Grant(t, "agent-of-"+a.namespace, a.namespace,
+		rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{Kind: "Role"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"pager"}, Verbs: []string{"get"}},
 		}})
 	r := run("allowed")

@@ -11,7 +11,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -68,13 +67,13 @@ func TestUninstallCommand(t *testing.T) {
 		a.Stop()
 		server.DeletePod(t, a.namespace, pod.Name)
 	}()
-	user := rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "uninstall-" + a.namespace}
+	user := "uninstall-" + a.namespace
 	for _, r := range kubetest.Roles(t, "../../../docs/uninstall.md") {
 		if r.Name == "kernosis-uninstall" {
-			server.Grant(t, user, a.namespace, user.Name, &r)
+			server.Grant(t, user, a.namespace, r)
 		}
 	}
-	path := server.Kubeconfig(t, server.Config(t, user.Name))
+	path := server.Kubeconfig(t, server.Config(t, user))
 	code, out := a.command("uninstall", "--kubeconfig", path, "--namespace", a.namespace)
 	<-ended
 	if code != 0 || !strings.Contains(out, "DaemonSet kernosis-agent is deleted, 1 pods have stopped") || !strings.Contains(out, "KernosisDegraded") {

@@ -29,8 +29,7 @@ func kubeletFlags(t testing.TB, n *node.Node) []string {
 	t.Helper()
 	server := n.Server()
 	ns := server.Namespace(t)
-	server.ServiceAccount(t, ns, "agent")
-	server.Grant(t, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "agent"}, "", "kubelet-of-"+ns, &rbacv1.ClusterRole{
+	server.ServiceAccount(t, ns, "agent", rbacv1.ClusterRole{
 		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes/pods", "nodes/metrics"}, Verbs: []string{"get"}}},
 	})
 	token := filepath.Join(t.TempDir(), "token")

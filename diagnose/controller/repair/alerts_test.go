@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,17 +35,12 @@ type receiver struct {
 // controller and those of docs/triggers.md.
 func (b *bench) receive() *receiver {
 	b.Helper()
-	to := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}
 	for _, role := range kubetest.ControllerRoles(b, "../../..") {
 		if role.Kind == "Role" {
-			b.server.Grant(b, to, b.system, role.Name, &role)
+			b.server.Grant(b, user, b.system, role)
 		}
 	}
-	b.server.ServiceAccount(b.T, b.system, "alertmanager")
-	sender := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: b.system, Name: "alertmanager"}
-	for _, role := range kubetest.Roles(b, "../../../docs/triggers.md") {
-		b.server.Grant(b, sender, b.system, b.system+"-"+role.Name, &role)
-	}
+	b.server.ServiceAccount(b.T, b.system, "alertmanager", kubetest.Roles(b, "../../../docs/triggers.md")...)
 	kinds, err := (&liveness.Config{Namespace: b.system}).ByObject()
 	if err != nil {
 		b.Fatal(err)

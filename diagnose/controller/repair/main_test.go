@@ -85,11 +85,10 @@ func newBench(t *testing.T) *bench {
 // elsewhere.
 func (b *bench) grant() {
 	b.Helper()
-	to := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}
 	roles.Do(func() {
 		for _, role := range kubetest.ControllerRoles(b, "../../..") {
 			if role.Kind == "ClusterRole" {
-				b.server.Grant(b, to, "", role.Name, &role)
+				b.server.Grant(b, user, "", role)
 			}
 		}
 	})
@@ -104,7 +103,7 @@ func (b *bench) grantBase(name string, change func(*rbacv1.PolicyRule)) {
 			for i := range role.Rules {
 				change(&role.Rules[i])
 			}
-			b.server.Grant(b, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}, "", name, &role)
+			b.server.Grant(b, name, "", role)
 		}
 	}
 }

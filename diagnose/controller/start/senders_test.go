@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -57,15 +56,6 @@ func blocks(t testing.TB, page string) (all []string) {
 	return all
 }
 
-// grant grants roles to a service account.
-func (b *bench) grant(account string, roles []rbacv1.ClusterRole) {
-	b.t.Helper()
-	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: b.namespace, Name: account}
-	for _, role := range roles {
-		b.server.Grant(b.t, to, b.namespace, b.namespace+"-"+account+"-"+role.Name, &role)
-	}
-}
-
 // door is a server that receives alerts.
 type door struct {
 	*server
@@ -91,8 +81,7 @@ func (g *gate) Ready() error {
 // open starts a server of alerts for a part.
 func (b *bench) open(r *running, to taker) *door {
 	b.t.Helper()
-	b.server.ServiceAccount(b.t, b.namespace, "alertmanager")
-	b.grant("alertmanager", kubetest.Roles(b.t, "../../../docs/triggers.md"))
+	b.server.ServiceAccount(b.t, b.namespace, "alertmanager", kubetest.Roles(b.t, "../../../docs/triggers.md")...)
 	d := &door{dir: b.t.TempDir(), registry: prometheus.NewPedanticRegistry()}
 	write := func(name, text string) string {
 		path := filepath.Join(d.dir, name)
@@ -264,8 +253,7 @@ func TestTheDocumentedRightsSuffice(t *testing.T) {
 	b := newBench(t)
 	node := b.server.Node(t)
 	pod := b.server.Pod(t, b.namespace, "db-0", node)
-	b.server.ServiceAccount(t, b.namespace, "controller")
-	b.grant("controller", kubetest.ControllerRoles(b.t, "../../.."))
+	b.server.ServiceAccount(t, b.namespace, "controller", kubetest.ControllerRoles(t, "../../..")...)
 	token := b.server.Token(t, kubetest.TokenFor{Namespace: b.namespace, ServiceAccount: "controller"})
 	b.trigger("failed-mount", b.mounts())
 	b.trigger("disk", onNode)

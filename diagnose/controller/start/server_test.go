@@ -251,10 +251,11 @@ func sender(t testing.TB, role bool) kubetest.TokenFor {
 	t.Helper()
 	server := cluster.Server(t)
 	ns := server.Namespace(t)
-	server.ServiceAccount(t, ns, "sender")
+	var roles []rbacv1.ClusterRole
 	if role {
-		server.Grant(t, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "sender"}, ns, "kernosis-alert-sender-"+ns, documentedRole(t))
+		roles = kubetest.Roles(t, "../../../docs/triggers.md")
 	}
+	server.ServiceAccount(t, ns, "sender", roles...)
 	return kubetest.TokenFor{Namespace: ns, ServiceAccount: "sender"}
 }
 

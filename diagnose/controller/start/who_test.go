@@ -4,39 +4,15 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-	"sigs.k8s.io/yaml"
-
 	"github.com/kernosis/kernosis/reporter/web"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
-
-// documentedRole returns the role for senders in the documentation.
-func documentedRole(t testing.TB) *rbacv1.ClusterRole {
-	t.Helper()
-	page, err := os.ReadFile("../../../docs/triggers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
-		for part := range strings.SplitSeq(block[1], "---\n") {
-			var role rbacv1.ClusterRole
-			if err := yaml.Unmarshal([]byte(part), &role); err == nil && role.Kind == "ClusterRole" {
-				return &role
-			}
-		}
-	}
-	t.Fatal("docs/triggers.md has no ClusterRole")
-	return nil
-}
 
 func TestWhoMaySend(t *testing.T) {
 	s := newStand(t, nil)

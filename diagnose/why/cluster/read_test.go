@@ -210,7 +210,7 @@ func TestForbidden(t *testing.T) {
 	s := newScene(t)
 	s.kill()
 	rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}
-	s.server.Grant(t, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "reader-" + s.tenant}, s.tenant, "reader", &rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{Kind: "Role"}, Rules: []rbacv1.PolicyRule{rule}})
+	s.server.Grant(t, "reader-"+s.tenant, s.tenant, rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{Kind: "Role"}, Rules: []rbacv1.PolicyRule{rule}})
 	in, err := s.read(s.server.Config(t, "reader-"+s.tenant), s.ofPod())
 	if err != nil {
 		t.Fatal(err)

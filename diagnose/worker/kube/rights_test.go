@@ -33,9 +33,7 @@ func documented(t testing.TB) (everywhere, ofSystem []rbacv1.PolicyRule) {
 // userWith returns the configuration of a user with the given rights.
 func userWith(t testing.TB, server *kubetest.Server, user, system string, everywhere, ofSystem []rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
-	to := rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}
-	server.Grant(t, to, "", user, &rbacv1.ClusterRole{Rules: everywhere})
-	server.Grant(t, to, system, user, &rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{Kind: "Role"}, Rules: ofSystem})
+	server.Grant(t, user, system, rbacv1.ClusterRole{Rules: everywhere}, rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{Kind: "Role"}, Rules: ofSystem})
 	return server.Config(t, user)
 }
 
@@ -158,14 +156,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 	if n := r.logs.count("permission is missing"); n != 2 {
 		t.Errorf("%d rights are reported:\n%s", n, r.logs)
 	}
-	role, err := server.Client().RbacV1().ClusterRoles().Get(t.Context(), user, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	role.Rules = everywhere
-	if _, err := server.Client().RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	server.Grant(t, user, system, rbacv1.ClusterRole{Rules: everywhere})
 	r.synced()
 	waitFor(t, "it is reported", func() bool { return r.logs.count("permission was granted", "verb=watch", "resource=triggers") == 1 })
 }
