@@ -32,9 +32,6 @@ const (
 	controllerAccount = "controller"
 )
 
-// tokens is the tokens' lifetime: longer than any run.
-const tokens = 24 * time.Hour
-
 // setRepair is the OperationSet of the fleet's Diagnoses.
 const setRepair = "fleet-repair"
 
@@ -170,11 +167,8 @@ func (f *fleet) tend() {
 func startControllers(tb testing.TB, server *kubetest.Server, namespace, dir string, limit int64) []*leading {
 	tb.Helper()
 	server.ServiceAccount(tb, namespace, controllerAccount, kubetest.ControllerRoles(tb, root)...)
-	token := server.Token(tb, kubetest.TokenFor{Namespace: namespace, ServiceAccount: controllerAccount, Lifetime: tokens})
-	kubeconfig := filepath.Join(dir, "controller.kubeconfig")
-	if err := kubetest.WriteKubeconfig(kubeconfig, server.WithToken(token)); err != nil {
-		tb.Fatal(err)
-	}
+	token := server.Token(tb, kubetest.TokenFor{Namespace: namespace, ServiceAccount: controllerAccount})
+	kubeconfig := server.Kubeconfig(tb, server.WithToken(token))
 	var all []*leading
 	for i := range 2 {
 		c := &leading{metrics: kubetest.FreeAddress(tb), health: kubetest.FreeAddress(tb), log: filepath.Join(dir, fmt.Sprintf("controller-%d.log", i+1))}

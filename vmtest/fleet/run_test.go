@@ -106,7 +106,7 @@ func (f *fleet) setUp() {
 	f.server.CRDs(f.TB)
 	f.namespace = f.server.Namespace(f.TB)
 	grantAgents(f.TB, f.server, f.namespace)
-	f.token = f.server.Token(f.TB, kubetest.TokenFor{Namespace: f.namespace, ServiceAccount: agentAccount, Lifetime: tokens})
+	f.token = f.server.Token(f.TB, kubetest.TokenFor{Namespace: f.namespace, ServiceAccount: agentAccount})
 	user := f.server.WithToken(f.token)
 	f.unfair = fair(f.TB, f.server, f.namespace, user)
 	makeNodes(f.TB, f.server, f.namespace, f.nodes)

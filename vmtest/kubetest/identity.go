@@ -1,12 +1,10 @@
 package kubetest
 
 import (
-	"context"
 	"crypto/x509/pkix"
-	"errors"
 	"fmt"
 	"net"
-	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -42,78 +40,50 @@ func (s *Server) User(user string, groups ...string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate of %s: %w", user, err)
 	}
-	c := s.Anonymous()
+	c := s.WithToken("")
 	c.CertData, c.KeyData = cert, key
 	return c, nil
 }
 
-// Anonymous returns the configuration of a client without credentials, to which a token can be
-// added. The client's own rate limits are off.
-func (s *Server) Anonymous() *rest.Config {
+// WithToken returns the configuration of a client that uses a token, or has no credentials if it is
+// empty. The client's own rate limits are off.
+func (s *Server) WithToken(token string) *rest.Config {
 	return &rest.Config{
 		Host: "https://" + s.Address(), TLSClientConfig: rest.TLSClientConfig{CAData: s.ca.pem},
-		QPS: -1, UserAgent: "kubetest",
+		BearerToken: token, QPS: -1, UserAgent: "kubetest",
 	}
-}
-
-// WithToken returns the configuration of a client that uses a token.
-func (s *Server) WithToken(token string) *rest.Config {
-	c := s.Anonymous()
-	c.BearerToken = token
-	return c
 }
 
 // TokenFor describes a service account's token.
 type TokenFor struct {
 	Namespace, ServiceAccount string
-	// Pod or Node is the object that the token is bound to, if any: it expires with the object. A
-	// token bound to a pod also names the pod's node.
-	Pod, Node string
+	// Pod is what the token is bound to, if anything: it expires with the pod, and names its node.
+	Pod string
 	// Audience is the token's audience; empty means the API server.
 	Audience string
-	// Lifetime is the token's lifetime; zero means an hour. The API server issues no less than ten
-	// minutes.
-	Lifetime time.Duration
 }
 
-// Token returns a service account's token, issued by the API server.
+// Token returns a service account's token, issued by the API server. It is valid for longer than any
+// test runs.
 func (s *Server) Token(tb testing.TB, of TokenFor) string {
 	tb.Helper()
-	token, err := s.token(tb.Context(), of)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return token
-}
-
-func (s *Server) token(ctx context.Context, of TokenFor) (string, error) {
-	if of.Lifetime == 0 {
-		of.Lifetime = time.Hour
-	}
-	seconds := int64(of.Lifetime / time.Second)
+	seconds := int64(24 * time.Hour / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	if of.Audience != "" {
 		request.Spec.Audiences = []string{of.Audience}
 	}
-	switch {
-	case of.Pod != "":
-		pod, err := s.client.CoreV1().Pods(of.Namespace).Get(ctx, of.Pod, metav1.GetOptions{})
+	if of.Pod != "" {
+		pod, err := s.client.CoreV1().Pods(of.Namespace).Get(tb.Context(), of.Pod, metav1.GetOptions{})
 		if err != nil {
-			return "", fmt.Errorf("token: %w", err)
+			tb.Fatalf("token: %v", err)
 		}
 		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
-	case of.Node != "":
-		node, err := s.client.CoreV1().Nodes().Get(ctx, of.Node, metav1.GetOptions{})
-		if err != nil {
-			return "", fmt.Errorf("token: %w", err)
-		}
-		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
 	}
-	answer, err := s.client.CoreV1().ServiceAccounts(of.Namespace).CreateToken(ctx, of.ServiceAccount, request, metav1.CreateOptions{})
+	answer, err := s.client.CoreV1().ServiceAccounts(of.Namespace).CreateToken(tb.Context(), of.ServiceAccount, request, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("token of %s/%s: %w", of.Namespace, of.ServiceAccount, err)
+		tb.Fatalf("token of %s/%s: %v", of.Namespace, of.ServiceAccount, err)
 	}
-	return answer.Status.Token, nil
+	return answer.Status.Token
 }
 
 // KubeletCertificate returns the certificate and key, PEM, with which a node's kubelet serves at an
@@ -130,14 +100,11 @@ func (s *Server) KubeletCertificate(node string, at net.IP) (cert, key []byte, e
 // its path.
 func (s *Server) Kubeconfig(tb testing.TB, c *rest.Config) string {
 	tb.Helper()
-	file, err := os.CreateTemp(tb.TempDir(), "kubeconfig-")
-	if err != nil {
+	path := filepath.Join(tb.TempDir(), "kubeconfig")
+	if err := WriteKubeconfig(path, c); err != nil {
 		tb.Fatal(err)
 	}
-	if err := errors.Join(file.Close(), WriteKubeconfig(file.Name(), c)); err != nil {
-		tb.Fatal(err)
-	}
-	return file.Name()
+	return path
 }
 
 // WriteKubeconfig writes a configuration to a file that only its owner can read.

@@ -256,7 +256,7 @@ func TestTheRightsItNeeds(t *testing.T) {
 	if err := os.WriteFile(file, []byte("bad"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config := server.Anonymous()
+	config := server.WithToken("")
 	// BearerTokenFile would keep using the invalid token for up to a minute.
 	config.WrapTransport = transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(file))
 	r := start(t, server, func(c *Config) { c.Client, c.Node = clientOf(t, config), node })
