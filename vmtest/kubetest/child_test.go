@@ -123,7 +123,7 @@ func TestAnOrdinaryUserCanRunIt(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("not root: all tests run as an ordinary user already")
 	}
-	programs, err := kubetest.Programs(t.Context(), os.Stderr)
+	programs, err := kubetest.Programs(t.Context(), os.Stderr, "server")
 	if err != nil {
 		t.Fatal(err)
 	}

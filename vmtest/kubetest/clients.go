@@ -1,8 +1,6 @@
 package kubetest
 
 import (
-	"context"
-	"io"
 	"path/filepath"
 	"testing"
 
@@ -11,27 +9,18 @@ import (
 
 // Kubectl returns the path of kubectl, in the API server's version. It is built unless it is in the
 // cache.
-func Kubectl(tb testing.TB) string {
-	tb.Helper()
-	return client(tb, "kubectl", KubectlProgram)
-}
+func Kubectl(tb testing.TB) string { tb.Helper(); return client(tb, "kubectl") }
 
 // Helm returns the path of helm, built in the same way.
-func Helm(tb testing.TB) string {
-	tb.Helper()
-	return client(tb, "helm", HelmProgram)
-}
+func Helm(tb testing.TB) string { tb.Helper(); return client(tb, "helm") }
 
 // Helm3 returns the path of helm 3, built in the same way.
-func Helm3(tb testing.TB) string {
-	tb.Helper()
-	return client(tb, "helm3", Helm3Program)
-}
+func Helm3(tb testing.TB) string { tb.Helper(); return client(tb, "helm3") }
 
-func client(tb testing.TB, name string, programs func(context.Context, io.Writer) (string, error)) string {
+func client(tb testing.TB, name string) string {
 	tb.Helper()
 	testall.Only(tb) // building takes a minute
-	dir, err := programs(tb.Context(), tb.Output())
+	dir, err := Programs(tb.Context(), tb.Output(), name)
 	if err != nil {
 		tb.Fatal(err)
 	}

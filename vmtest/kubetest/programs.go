@@ -55,13 +55,6 @@ func kubernetesSet(names ...string) set {
 	return s
 }
 
-// serverPrograms returns the programs of a [Server].
-func serverPrograms() set {
-	s := kubernetesSet("kube-apiserver")
-	s.all = append([]program{{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", builtAs: "server"}}, s.all...)
-	return s
-}
-
 // buildFlags returns the flags of go build that do not depend on the version.
 func buildFlags() []string { return []string{"-mod=readonly", "-trimpath"} }
 
@@ -75,56 +68,41 @@ func linkerFlags(version string) string {
 		pkg, version, major, minor)
 }
 
-// Programs returns a folder with etcd and kube-apiserver. It builds them unless the cache contains
-// those of these sources and this Go version. That takes minutes and some GiB the first time; its
-// progress is written to progress. It must be called within the checkout. If several processes call
-// it at once, one builds and the others wait.
-func Programs(ctx context.Context, progress io.Writer) (string, error) {
-	return serverPrograms().folder(ctx, progress)
-}
-
-// NodePrograms is [Programs] for kubelet, which distributions do not package.
-func NodePrograms(ctx context.Context, progress io.Writer) (string, error) {
-	return kubernetesSet("kubelet").folder(ctx, progress)
-}
-
-// ControllerPrograms is [Programs] for the additional programs of a server with
-// [Options.Controllers].
-func ControllerPrograms(ctx context.Context, progress io.Writer) (string, error) {
-	return kubernetesSet("kube-controller-manager", "kube-scheduler").folder(ctx, progress)
-}
-
-// KubectlProgram is [Programs] for kubectl.
-func KubectlProgram(ctx context.Context, progress io.Writer) (string, error) {
-	return kubernetesSet("kubectl").folder(ctx, progress)
-}
-
-// HelmProgram is [Programs] for helm.
-func HelmProgram(ctx context.Context, progress io.Writer) (string, error) {
-	const module = "helm.sh/helm/v4"
-	return set{
-		tool: "helm", versioned: module, space: 2 << 30, all: []program{{name: "helm", pkg: module + "/cmd/helm", builtAs: "helm"}},
-		flags: func(version string) string { return "-s -w -X " + module + "/internal/version.version=" + version },
-	}.folder(ctx, progress)
-}
-
-// Helm3Program is [Programs] for helm 3, under the name helm3. helm.sh/helm/v3 contains its own
-// version; the version of client-go determines which version of Kubernetes "helm template" renders
-// for.
-func Helm3Program(ctx context.Context, progress io.Writer) (string, error) {
-	const module = "helm.sh/helm/v3"
-	return set{
-		tool: "helm3", versioned: "k8s.io/client-go", space: 2 << 30, all: []program{{name: "helm3", pkg: module + "/cmd/helm", builtAs: "helm"}},
-		flags: func(version string) string {
-			minor, _, _ := strings.Cut(strings.TrimPrefix(version, "v0."), ".")
-			return fmt.Sprintf("-s -w -X %[1]s/lint/rules.k8sVersionMajor=1 -X %[1]s/lint/rules.k8sVersionMinor=%[2]s -X %[1]s/chartutil.k8sVersionMajor=1 -X %[1]s/chartutil.k8sVersionMinor=%[2]s",
-				module+"/pkg", minor)
+// sets returns the sets of programs by name. Distributions do not package kubelet.
+func sets() map[string]set {
+	const helm, helm3 = "helm.sh/helm/v4", "helm.sh/helm/v3"
+	server := kubernetesSet("kube-apiserver")
+	server.all = append([]program{{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", builtAs: "server"}}, server.all...)
+	return map[string]set{
+		"server": server, "node": kubernetesSet("kubelet"), "controllers": kubernetesSet("kube-controller-manager", "kube-scheduler"),
+		"kubectl": kubernetesSet("kubectl"),
+		"helm": {
+			tool: "helm", versioned: helm, space: 2 << 30, all: []program{{name: "helm", pkg: helm + "/cmd/helm", builtAs: "helm"}},
+			flags: func(version string) string { return "-s -w -X " + helm + "/internal/version.version=" + version },
 		},
-	}.folder(ctx, progress)
+		// It contains its own version; the version of client-go determines which version of
+		// Kubernetes "helm template" renders for.
+		"helm3": {
+			tool: "helm3", versioned: "k8s.io/client-go", space: 2 << 30, all: []program{{name: "helm3", pkg: helm3 + "/cmd/helm", builtAs: "helm"}},
+			flags: func(version string) string {
+				minor, _, _ := strings.Cut(strings.TrimPrefix(version, "v0."), ".")
+				return fmt.Sprintf("-s -w -X %[1]s/lint/rules.k8sVersionMajor=1 -X %[1]s/lint/rules.k8sVersionMinor=%[2]s -X %[1]s/chartutil.k8sVersionMajor=1 -X %[1]s/chartutil.k8sVersionMinor=%[2]s",
+					helm3+"/pkg", minor)
+			},
+		},
+	}
 }
 
-// folder returns a folder with the programs, which it builds if needed.
-func (s set) folder(ctx context.Context, progress io.Writer) (string, error) {
+// Programs returns a folder with a set of programs: "server" (of a [Server]), "controllers" (what
+// [Options.Controllers] adds), "node" (kubelet), "kubectl", "helm" or "helm3". It builds them unless
+// the cache contains those of these sources and this Go version. That takes minutes and some GiB the
+// first time; its progress is written to progress. It must be called within the checkout. If several
+// processes call it at once, one builds and the others wait.
+func Programs(ctx context.Context, progress io.Writer, name string) (string, error) {
+	s, ok := sets()[name]
+	if !ok {
+		return "", fmt.Errorf("unknown programs %q", name)
+	}
 	if dir := os.Getenv(ProgramsEnv); dir != "" {
 		if !complete(dir, s) {
 			return "", fmt.Errorf("%s: %s does not have %s", ProgramsEnv, dir, s)

@@ -18,10 +18,10 @@ import (
 // fakeBuild creates files instead of programs, to test the cache.
 func fakeBuild(dir string, builds *atomic.Int32) *build {
 	return &build{
-		set: serverPrograms(), cache: dir, dir: filepath.Join(dir, "key"), progress: &bytes.Buffer{},
+		set: sets()["server"], cache: dir, dir: filepath.Join(dir, "key"), progress: &bytes.Buffer{},
 		make: func(_ context.Context, into string) error {
 			builds.Add(1)
-			for _, p := range serverPrograms().all {
+			for _, p := range sets()["server"].all {
 				if err := os.WriteFile(filepath.Join(into, p.name), nil, 0o755); err != nil {
 					return err
 				}
@@ -38,7 +38,7 @@ func TestOneOfManyBuilds(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			got, err := fakeBuild(dir, &builds).ensure(t.Context())
-			if err != nil || !complete(got, serverPrograms()) {
+			if err != nil || !complete(got, sets()["server"]) {
 				t.Errorf("ensure: %v", err)
 			}
 		})
@@ -120,7 +120,7 @@ func TestTheKeyChangesWithTheSources(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k, err := (&build{set: serverPrograms(), module: dir}).key(t.Context())
+		k, err := (&build{set: sets()["server"], module: dir}).key(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +137,7 @@ func TestABuildErrorReportsWhatGoSaid(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module tools\n\ngo 1.26.8\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b := &build{set: serverPrograms(), module: dir, cache: dir, dir: dir, progress: &bytes.Buffer{}}
+	b := &build{set: sets()["server"], module: dir, cache: dir, dir: dir, progress: &bytes.Buffer{}}
 	err := b.compile(t.Context(), t.TempDir())
 	if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "k8s.io/kubernetes") {
 		t.Errorf("error: %v", err)

@@ -65,13 +65,13 @@ type Server struct {
 func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	programs, err := Programs(ctx, os.Stderr)
+	programs, err := Programs(ctx, os.Stderr, "server")
 	if err != nil {
 		return nil, err
 	}
 	var controllers string
 	if o.Controllers {
-		if controllers, err = ControllerPrograms(ctx, os.Stderr); err != nil {
+		if controllers, err = Programs(ctx, os.Stderr, "controllers"); err != nil {
 			return nil, err
 		}
 	}

@@ -12,12 +12,9 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// programs maps the name of each set of Kubernetes' programs to the functions that build it.
-var programs = map[string][]func(context.Context, io.Writer) (string, error){ //nolint:gochecknoglobals // a table
-	"server":      {kubetest.Programs},
-	"node":        {kubetest.NodePrograms},
-	"controllers": {kubetest.ControllerPrograms},
-	"clients":     {kubetest.KubectlProgram, kubetest.HelmProgram, kubetest.Helm3Program},
+// programs maps each value of -build to the sets of Kubernetes' programs that it stands for.
+var programs = map[string][]string{ //nolint:gochecknoglobals // a table
+	"server": {"server"}, "node": {"node"}, "controllers": {"controllers"}, "clients": {"kubectl", "helm", "helm3"},
 }
 
 // aid is what all packages share: the API server that they borrow, and the programs that are built
@@ -43,8 +40,8 @@ func startAid(ctx context.Context, build []string, stderr io.Writer) (*aid, erro
 	go func() {
 		defer close(a.built)
 		for _, name := range build {
-			for _, programs := range programs[name] {
-				if _, err := programs(ctx, stderr); err != nil && ctx.Err() == nil {
+			for _, set := range programs[name] {
+				if _, err := kubetest.Programs(ctx, stderr, set); err != nil && ctx.Err() == nil {
 					fmt.Fprintln(stderr, "testrun: build:", err) // the tests that need them will fail
 				}
 			}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -17,17 +16,16 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	type programs = func(context.Context, io.Writer) (string, error)
-	sets := []programs{kubetest.Programs}
-	more := func(name, what string, all ...programs) {
+	sets := []string{"server"}
+	more := func(name, what string, all ...string) {
 		flag.BoolFunc(name, what, func(string) error { sets = append(sets, all...); return nil })
 	}
-	more("clients", "kubectl and helm (4 and 3) too", kubetest.KubectlProgram, kubetest.HelmProgram, kubetest.Helm3Program)
-	more("node", "kubelet too", kubetest.NodePrograms)
-	more("controllers", "kube-controller-manager and kube-scheduler too", kubetest.ControllerPrograms)
+	more("clients", "kubectl and helm (4 and 3) too", "kubectl", "helm", "helm3")
+	more("node", "kubelet too", "node")
+	more("controllers", "kube-controller-manager and kube-scheduler too", "controllers")
 	flag.Parse()
-	for _, programs := range sets {
-		dir, err := programs(ctx, os.Stderr)
+	for _, name := range sets {
+		dir, err := kubetest.Programs(ctx, os.Stderr, name)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "kubetools:", err)
 			os.Exit(1)

@@ -61,7 +61,7 @@ func Start(ctx context.Context, server *kubetest.Server, o Options) (_ *Node, er
 	if n.plugins, err = installed(); err != nil {
 		return nil, err
 	}
-	if n.programs, err = kubetest.NodePrograms(ctx, os.Stderr); err != nil {
+	if n.programs, err = kubetest.Programs(ctx, os.Stderr, "node"); err != nil {
 		return nil, err
 	}
 	within := await.Within(startFor)
