@@ -19,9 +19,9 @@ import (
 )
 
 // Restarts come fast, so that a loop does not take minutes.
-var machine = node.Shared{Options: node.Options{Kubelet: map[string]any{
+var machine = node.Shared{Kubelet: map[string]any{
 	"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "1s"},
-}}}
+}}
 
 func TestMain(m *testing.M) {
 	os.Exit(machine.Run(m))

@@ -47,7 +47,7 @@ func startAndWait() error {
 	if err != nil {
 		return err
 	}
-	n, err := node.Start(ctx, server, node.Options{})
+	n, err := node.Start(ctx, server, nil)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,15 @@ func TestAClusterWithControllers(t *testing.T) {
 	testall.Only(t)
 	node.Need(t)
 	server := kubetest.New(t, kubetest.Options{Controllers: true})
-	n := node.New(t, server, node.Options{})
+	n, err := node.Start(t.Context(), server, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	kubectl := kubetest.Kubectl(t)
 	// kubectl runs in a pod, as a program that talks to the API server.
 	const image = "local.test/kubectl:1"
@@ -32,7 +40,7 @@ func TestAClusterWithControllers(t *testing.T) {
 	n.Image(t, fault.Image, testprogram.Build(t, fault.Program))
 	ns := server.Namespace(t)
 	labels := map[string]string{"app": "set"}
-	_, err := server.Client().AppsV1().DaemonSets(ns).Create(t.Context(), &appsv1.DaemonSet{
+	_, err = server.Client().AppsV1().DaemonSets(ns).Create(t.Context(), &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "set"},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},

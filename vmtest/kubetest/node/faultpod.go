@@ -101,7 +101,7 @@ func (n *Node) Get(ctx context.Context, url, token string) ([]byte, error) {
 
 // get sends a request with the credentials of as.
 func (n *Node) get(ctx context.Context, as *rest.Config, at string) ([]byte, error) {
-	as.Dial, as.Timeout = n.DialContext, await.Within(20*time.Second)
+	as.Dial, as.Timeout = n.space.dial, await.Within(20*time.Second)
 	as.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // not the machine's proxy
 	client, err := rest.HTTPClientFor(as)
 	if err != nil {

@@ -73,39 +73,42 @@ func (n *Node) configureKubelet(more map[string]any) error {
 	)
 }
 
-// startKubelet starts kubelet and returns when it responds.
+// startKubelet starts kubelet and returns when it responds and has reported the node as ready.
 func (n *Node) startKubelet(ctx context.Context) (err error) {
+	since := time.Now()
 	//nolint:noctx // it outlives the call
 	cmd := exec.Command(filepath.Join(n.programs, "kubelet"), "--config", n.path("kubelet.yaml"), "--kubeconfig", n.path("kubelet.kubeconfig"),
 		"--hostname-override", n.Name, "--node-ip", address)
 	if n.kubelet, err = n.run(cmd, "kubelet"); err != nil {
 		return err
 	}
-	return process.UntilReady(ctx, func(ctx context.Context) error {
+	err = process.UntilReady(ctx, func(ctx context.Context) error {
 		_, err := n.askKubelet(ctx, "/healthz")
 		return err
 	}, n.kubelet)
+	if err != nil {
+		return err
+	}
+	return process.UntilReady(ctx, func(ctx context.Context) error { return n.ready(ctx, since) }, n.kubelet)
 }
 
-// ready waits until the node is Ready according to the API server, with a heartbeat not before
-// since.
+// ready returns an error unless the node is Ready according to the API server, with a heartbeat not
+// before since.
 func (n *Node) ready(ctx context.Context, since time.Time) error {
-	return process.UntilReady(ctx, func(ctx context.Context) error {
-		node, err := n.server.Client().CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, c := range node.Status.Conditions {
-			// The timestamp is in whole seconds.
-			if c.Type == corev1.NodeReady && !c.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)) {
-				if c.Status == corev1.ConditionTrue {
-					return nil
-				}
-				return fmt.Errorf("node is not ready: %s", c.Message)
+	node, err := n.server.Client().CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, c := range node.Status.Conditions {
+		// The timestamp is in whole seconds.
+		if c.Type == corev1.NodeReady && !c.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)) {
+			if c.Status == corev1.ConditionTrue {
+				return nil
 			}
+			return fmt.Errorf("node is not ready: %s", c.Message)
 		}
-		return errors.New("kubelet has reported nothing about the node")
-	}, n.kubelet)
+	}
+	return errors.New("kubelet has reported nothing about the node")
 }
 
 // KubeletURL returns kubelet's URL for clients in the node's network.
@@ -144,11 +147,7 @@ func (n *Node) RestartKubelet(tb testing.TB, meanwhile ...func()) {
 	}
 	ctx, cancel := context.WithTimeout(tb.Context(), await.Within(startFor))
 	defer cancel()
-	since := time.Now()
 	if err := n.startKubelet(ctx); err != nil {
-		tb.Fatal(err)
-	}
-	if err := n.ready(ctx, since); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -39,24 +40,21 @@ func installed() (plugins string, err error) {
 			missing = append(missing, err)
 		}
 	}
-	for _, dir := range pluginDirs() {
-		all := true
+	i := slices.IndexFunc(pluginDirs(), func(dir string) bool {
 		for _, name := range []string{"bridge", "host-local", "loopback"} {
-			_, err := exec.LookPath(filepath.Join(dir, name))
-			all = all && err == nil
+			if _, err := exec.LookPath(filepath.Join(dir, name)); err != nil {
+				return false
+			}
 		}
-		if all {
-			plugins = dir
-			break
-		}
-	}
-	if plugins == "" {
+		return true
+	})
+	if i < 0 {
 		missing = append(missing, fmt.Errorf("no network plugins in %s", strings.Join(pluginDirs(), ", ")))
 	}
 	if len(missing) > 0 {
 		return "", fmt.Errorf("install %s (make node-packages): %w", packages, errors.Join(missing...))
 	}
-	return plugins, nil
+	return pluginDirs()[i], nil
 }
 
 // Need skips a test without root, which namespaces, cgroups and containers require.

@@ -98,7 +98,7 @@ func (n *Node) proxy(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "CONNECT is what this is for", http.StatusMethodNotAllowed)
 		return
 	}
-	to, err := n.DialContext(r.Context(), "tcp", r.URL.Host)
+	to, err := n.space.dial(r.Context(), "tcp", r.URL.Host)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return

@@ -26,12 +26,6 @@ import (
 // few seconds.
 const startFor = 2 * time.Minute
 
-// Options configure a node. The zero value is ready for use.
-type Options struct {
-	// Kubelet holds additional settings of KubeletConfiguration, by field name.
-	Kubelet map[string]any
-}
-
 // Node is a node of a cluster. Its methods may be called concurrently.
 type Node struct {
 	Name string
@@ -54,9 +48,9 @@ type Node struct {
 	closed  bool
 }
 
-// Start starts a node of a cluster and returns when it is Ready. The caller must close it before
-// the server.
-func Start(ctx context.Context, server *kubetest.Server, o Options) (_ *Node, err error) {
+// Start starts a node of a cluster and returns when it is Ready. kubelet holds additional settings of
+// KubeletConfiguration, by field name. The caller must close the node before the server.
+func Start(ctx context.Context, server *kubetest.Server, kubelet map[string]any) (_ *Node, err error) {
 	n := &Node{Name: "node-" + rand.String(6), server: server, images: map[string]bool{}}
 	if n.plugins, err = installed(); err != nil {
 		return nil, err
@@ -85,30 +79,10 @@ func Start(ctx context.Context, server *kubetest.Server, o Options) (_ *Node, er
 	if err = n.image(ctx, pauseImage, pause); err != nil {
 		return nil, err
 	}
-	if err = n.configureKubelet(o.Kubelet); err != nil {
+	if err = n.configureKubelet(kubelet); err != nil {
 		return nil, err
 	}
-	since := time.Now()
-	if err = n.startKubelet(ctx); err != nil {
-		return nil, err
-	}
-	return n, n.ready(ctx, since)
-}
-
-// New starts a node for one test and closes it at the end of the test.
-func New(tb testing.TB, server *kubetest.Server, o Options) *Node {
-	tb.Helper()
-	Need(tb)
-	n, err := Start(tb.Context(), server, o)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := n.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	return n
+	return n, n.startKubelet(ctx)
 }
 
 // prepare creates the environment that the programs run in.
@@ -161,7 +135,7 @@ func (n *Node) Close() error {
 		errs = append(errs, n.clean())
 	}
 	if n.containerd != nil {
-		<-n.containerd.Done()
+		n.containerd.Stop(syscall.SIGKILL, 0)
 	}
 	return errors.Join(errs...)
 }
@@ -204,11 +178,6 @@ func (n *Node) Command(tb testing.TB, name string, args ...string) string {
 		tb.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, said.String())
 	}
 	return said.String()
-}
-
-// DialContext connects from within the node, for example to pods.
-func (n *Node) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	return n.space.dial(ctx, network, address)
 }
 
 // run starts one of the node's own programs; its log is in the state folder.

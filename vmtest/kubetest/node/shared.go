@@ -13,10 +13,9 @@ import (
 // Shared is the node of a test package, with its API server. The first test that asks for it starts
 // it, so that other tests run without. The zero value is ready for use.
 type Shared struct {
-	// Options are the node's options.
-	Options Options
-	// Cluster is the API server; its options are set by the package that declares the Shared.
-	Cluster kubetest.Shared
+	// Kubelet holds additional settings of KubeletConfiguration, by field name.
+	Kubelet map[string]any
+	Cluster kubetest.Shared // the API server
 
 	once sync.Once
 	node *Node
@@ -51,7 +50,7 @@ func (s *Shared) Node(tb testing.TB) *Node {
 	server := s.Cluster.Server(tb)
 	s.once.Do(func() {
 		// The node must outlive this test.
-		s.node, s.err = Start(context.WithoutCancel(tb.Context()), server, s.Options)
+		s.node, s.err = Start(context.WithoutCancel(tb.Context()), server, s.Kubelet)
 	})
 	if s.err != nil {
 		tb.Fatal(s.err)

@@ -15,20 +15,15 @@ import (
 // starts are in them too.
 type space struct {
 	net   netns.NsHandle
-	calls chan call
+	calls chan func()
 	end   chan struct{}
 	done  chan struct{}
-}
-
-type call struct {
-	fn  func() error
-	err chan<- error
 }
 
 // newSpace returns a space with a private copy of the machine's mounts: changes do not propagate in
 // either direction.
 func newSpace() (*space, error) {
-	s := &space{calls: make(chan call), end: make(chan struct{}), done: make(chan struct{})}
+	s := &space{calls: make(chan func()), end: make(chan struct{}), done: make(chan struct{})}
 	made := make(chan error)
 	go func() {
 		defer close(s.done)
@@ -43,8 +38,8 @@ func newSpace() (*space, error) {
 		made <- err
 		for err == nil {
 			select {
-			case c := <-s.calls:
-				c.err <- c.fn()
+			case call := <-s.calls:
+				call()
 			case <-s.end:
 				return
 			}
@@ -61,7 +56,7 @@ func newSpace() (*space, error) {
 func (s *space) do(fn func() error) error {
 	err := make(chan error, 1)
 	select {
-	case s.calls <- call{fn: fn, err: err}:
+	case s.calls <- func() { err <- fn() }:
 		return <-err
 	case <-s.done:
 		return errors.New("the node has ended")
