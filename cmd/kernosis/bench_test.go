@@ -33,7 +33,7 @@ type stampedLines struct {
 // start calls Agent.Start and records the time of each line.
 func (s *stampedLines) start(b *testing.B, a *agenttest.Agent) {
 	b.Helper()
-	a.StartThrough(func(out io.ReadCloser) io.Reader {
+	a.Output = func(out io.ReadCloser) io.Reader {
 		// A separate blocking file, because the runtime's poller would wake another
 		// thread first.
 		fd, err := unix.Dup(int(out.(*os.File).Fd()))
@@ -46,7 +46,8 @@ func (s *stampedLines) start(b *testing.B, a *agenttest.Agent) {
 		r, w := io.Pipe()
 		go s.copy(os.NewFile(uintptr(fd), "stdout of the agent"), w)
 		return r
-	})
+	}
+	a.Start()
 }
 
 // copy passes lines on from r to w.

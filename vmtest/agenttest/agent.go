@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -26,6 +27,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // Agent is a "kernosis run", or another command, with its own folders. It may be started again
@@ -39,6 +42,8 @@ type Agent struct {
 	// that it uses must not end before the process. If On is nil, a thread of the test starts the
 	// process.
 	On func(start func() error) error
+	// Output wraps the process's standard output, unless it is nil.
+	Output func(stdout io.ReadCloser) io.Reader
 
 	State   string // --state-dir
 	Pins    string // --pin-root
@@ -74,6 +79,12 @@ func New(t testing.TB, path string, args ...string) *Agent {
 	return a
 }
 
+// Program returns the path of kernosis, built from this checkout.
+func Program(tb testing.TB) string {
+	tb.Helper()
+	return testprogram.Build(tb, "github.com/kernosis/kernosis/cmd/kernosis")
+}
+
 // In makes errors of the agent fail the subtest t from now on until t ends. Parallel subtests use
 // [Agent.WaitIn] instead.
 func (a *Agent) In(t testing.TB) {
@@ -94,12 +105,6 @@ func (a *Agent) t() testing.TB {
 	return a.current
 }
 
-// Start starts the agent and reads its output.
-func (a *Agent) Start() {
-	a.t().Helper()
-	a.StartThrough(func(stdout io.ReadCloser) io.Reader { return stdout })
-}
-
 // newLinesOnly returns the path of a configuration that reads only new lines of the kernel log:
 // older ones come from other tests.
 func (a *Agent) newLinesOnly() string {
@@ -113,16 +118,15 @@ func (a *Agent) newLinesOnly() string {
 	return path
 }
 
-// StartThrough is Start with a reader that wraps the agent's standard output.
-func (a *Agent) StartThrough(through func(stdout io.ReadCloser) io.Reader) {
+// Start starts the agent and reads its output.
+func (a *Agent) Start() {
 	a.t().Helper()
 	own := []string{cmp.Or(a.Command, "run"), "-o", "json", "--state-dir", a.State, "--pin-root", a.Pins,
 		"--targets-dir", a.Targets, "--listen", ""}
 	if !slices.Contains(a.Args, "--log") {
 		own = append(own, "--config", a.newLinesOnly())
 	}
-	args := append(own, a.Args...)
-	a.cmd = exec.Command(a.Path, args...)
+	a.cmd = exec.Command(a.Path, append(own, a.Args...)...)
 	a.cmd.Env = append(os.Environ(), a.Env...)
 	a.cmd.Stderr = &a.Log
 	out, err := a.cmd.StdoutPipe()
@@ -139,7 +143,11 @@ func (a *Agent) StartThrough(through func(stdout io.ReadCloser) io.Reader) {
 	if err := start(a.cmd); err != nil {
 		a.t().Fatal(err)
 	}
-	go a.read(through(out))
+	if a.Output != nil {
+		go a.read(a.Output(out))
+	} else {
+		go a.read(out)
+	}
 }
 
 func (a *Agent) read(r io.Reader) {
@@ -326,4 +334,23 @@ func Condition(entries []journal.Entry, name string) (last problem.Condition) {
 		}
 	}
 	return last
+}
+
+// Log is the log of an agent. The zero value is ready for use.
+type Log struct{ logbuffer.Buffer }
+
+// URL waits until the log contains the URL at which the agent serves HTTP, and returns it.
+func (l *Log) URL(t testing.TB) string {
+	t.Helper()
+	const mark = "url=http"
+	text, ok := l.Wait(20*time.Second, func(s string) bool {
+		_, rest, ok := strings.Cut(s, mark)
+		return ok && strings.Contains(rest, "/metrics")
+	})
+	if !ok {
+		t.Fatalf("no address in the log:\n%s", text)
+	}
+	_, rest, _ := strings.Cut(text, mark)
+	address, _, _ := strings.Cut(rest, "/metrics")
+	return "http" + address
 }

@@ -72,13 +72,3 @@ func CPUTime(tb testing.TB, pid int) time.Duration {
 	}
 	return time.Duration(ts.Nano())
 }
-
-// Descriptors returns the number of files that a process has open.
-func Descriptors(tb testing.TB, pid int) int {
-	tb.Helper()
-	fds, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "fd"))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return len(fds)
-}

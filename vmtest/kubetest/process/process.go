@@ -94,16 +94,11 @@ func (p *Process) Stopped() (bool, error) {
 // Stop ends the program by a signal, and by SIGKILL if it has not ended after patience.
 func (p *Process) Stop(s syscall.Signal, patience time.Duration) {
 	_ = p.Signal(s)
-	if s != syscall.SIGKILL {
-		// A stopped process handles no other signal.
-		_ = p.Signal(syscall.SIGCONT)
-		timer := time.NewTimer(patience)
-		defer timer.Stop()
-		select {
-		case <-p.done:
-		case <-timer.C:
-			_ = p.Signal(syscall.SIGKILL)
-		}
+	_ = p.Signal(syscall.SIGCONT) // a stopped process handles no other signal
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		_ = p.Signal(syscall.SIGKILL)
 	}
 	<-p.done
 }
