@@ -24,13 +24,19 @@ import (
 // that the variable names.
 const childEnv = "KUBETEST_CHILD"
 
+// said is a child process's report about its server.
+type said struct {
+	Dir       string
+	Processes []int
+}
+
 func child() {
 	s, err := kubetest.Start(context.Background(), kubetest.Options{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	_, _ = os.Stdout.Write(said{Dir: s.Dir(), Processes: s.Processes()}.line())
+	_ = json.NewEncoder(os.Stdout).Encode(said{Dir: s.Dir(), Processes: s.Processes()})
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 	switch os.Getenv(childEnv) {
 	case "panic":
@@ -136,14 +142,16 @@ func TestAnOrdinaryUserCanRunIt(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for from, to := range map[string]string{
-		filepath.Join(programs, "etcd"):           "etcd",
-		filepath.Join(programs, "kube-apiserver"): "kube-apiserver",
-		"/proc/self/exe":                          "child",
-	} {
-		copyFile(t, from, filepath.Join(dir, to))
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(dir, "child"))
+	for _, program := range []string{filepath.Join(programs, "etcd"), filepath.Join(programs, "kube-apiserver"), self} {
+		if said, err := exec.Command("install", "-m", "755", program, dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+	}
+	cmd := exec.Command(filepath.Join(dir, filepath.Base(self)))
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), kubetest.ProgramsEnv + "=" + dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
@@ -155,23 +163,4 @@ func TestAnOrdinaryUserCanRunIt(t *testing.T) {
 		t.Error(err)
 	}
 	gone(t, reported)
-}
-
-func copyFile(t *testing.T, from, to string) {
-	t.Helper()
-	in, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		t.Fatal(err)
-	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -75,7 +75,7 @@ func (p *Proxy) Cut() {
 
 // LoseAnswer is a harm that forwards the request and closes the connection instead of responding.
 func (p *Proxy) LoseAnswer(r *http.Request) bool {
-	p.through.ServeHTTP(discard{http.Header{}}, r)
+	p.through.ServeHTTP(httptest.NewRecorder(), r)
 	panic(http.ErrAbortHandler)
 }
 
@@ -88,17 +88,10 @@ func (p *Proxy) Double(r *http.Request) bool {
 	first := r.Clone(r.Context())
 	first.Body, r.Body = io.NopCloser(bytes.NewReader(body)), io.NopCloser(bytes.NewReader(body))
 	if r.Method != http.MethodGet { // a watch would last
-		p.through.ServeHTTP(discard{http.Header{}}, first)
+		p.through.ServeHTTP(httptest.NewRecorder(), first)
 	}
 	return false
 }
-
-// discard is a response that is thrown away.
-type discard struct{ header http.Header }
-
-func (d discard) Header() http.Header          { return d.header }
-func (discard) Write(text []byte) (int, error) { return len(text), nil }
-func (discard) WriteHeader(int)                {}
 
 // Answer is a harm that responds with an error in the API server's format. It uses the header
 // Retry-After of w, if set. It returns true.

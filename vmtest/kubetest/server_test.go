@@ -2,7 +2,6 @@ package kubetest_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"testing"
@@ -157,18 +156,4 @@ func TestOptionsReachTheServer(t *testing.T) {
 	if err == nil || !bytes.Contains([]byte(err.Error()), []byte("no-such-flag")) {
 		t.Errorf("error: %v, want one that tells the end of the log", err)
 	}
-}
-
-// said is a child process's report about its server.
-type said struct {
-	Dir       string
-	Processes []int
-}
-
-func (s said) line() []byte {
-	b, err := json.Marshal(s)
-	if err != nil {
-		panic(err)
-	}
-	return append(b, '\n')
 }
