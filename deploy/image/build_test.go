@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -51,13 +50,9 @@ var rootFolder = sync.OnceValues(func() (string, error) {
 // scratch creates a folder for all tests. It is removed when the process has ended, even if that is
 // killed.
 func scratch(prefix string) (string, error) {
-	dir, err := os.MkdirTemp("", prefix)
+	dir, remove, err := process.TempDir("", prefix)
 	if err != nil {
 		return "", err
-	}
-	remove, err := process.RemoveAfter(dir)
-	if err != nil {
-		return "", errors.Join(err, os.Remove(dir))
 	}
 	cleanUp = append(cleanUp, remove)
 	return dir, nil

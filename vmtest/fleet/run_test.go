@@ -185,11 +185,7 @@ func (f *fleet) stateDir() string {
 	if st, err := os.Stat("/dev/shm"); err == nil && st.IsDir() {
 		in = "/dev/shm"
 	}
-	dir, err := os.MkdirTemp(in, "kernosis-fleet-") //nolint:usetesting // it may be in memory, and goes with this process
-	if err != nil {
-		f.Fatal(err)
-	}
-	remove, err := process.RemoveAfter(dir)
+	dir, remove, err := process.TempDir(in, "kernosis-fleet-")
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -76,14 +76,11 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 		}
 	}
 	// A short path: the path of a unix socket has at most 107 bytes.
-	dir, err := os.MkdirTemp("", "kernosis-kube-")
+	dir, remove, err := process.TempDir("", "kernosis-kube-")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, programs: programs, flags: o.Flags, whole: o.Controllers}
-	if s.remove, err = process.RemoveAfter(dir); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
+	s := &Server{dir: dir, programs: programs, flags: o.Flags, whole: o.Controllers, remove: remove}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -98,15 +95,13 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	if err = s.startEtcd(); err != nil {
 		return nil, err
 	}
-	if !s.whole {
-		return s, s.startFirst(ctx)
+	if s.whole {
+		if err = s.setEgress(); err != nil {
+			return nil, err
+		}
 	}
-	if err = s.writeEgress(); err != nil {
-		return nil, err
-	}
-	s.flags = append(s.egressFlags(), s.flags...)
-	if err = s.startFirst(ctx); err != nil {
-		return nil, err
+	if err = s.startFirst(ctx); err != nil || !s.whole {
+		return s, err
 	}
 	return s, s.startControllers(ctx, controllers)
 }

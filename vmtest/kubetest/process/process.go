@@ -176,8 +176,16 @@ func After(script string, args ...string) (now func() error, err error) {
 	}, nil
 }
 
-// RemoveAfter is [After] for removing a folder.
-func RemoveAfter(dir string) (now func() error, err error) {
+// TempDir creates a folder like [os.MkdirTemp]. It is removed when this process has ended, even if
+// that is killed; remove removes it at once.
+func TempDir(in, pattern string) (dir string, remove func() error, err error) {
+	if dir, err = os.MkdirTemp(in, pattern); err != nil {
+		return "", nil, err
+	}
 	// Killed programs may still be writing.
-	return After(`for i in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- "$0" 2>/dev/null && exit; sleep 0.2; done`, dir)
+	remove, err = After(`for i in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- "$0" 2>/dev/null && exit; sleep 0.2; done`, dir)
+	if err != nil {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, remove, err
 }
