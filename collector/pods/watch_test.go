@@ -12,11 +12,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 
 	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 func watch(t *testing.T, node string) *pods.Watch {
@@ -86,15 +86,11 @@ func TestKnownNeedsAWatch(t *testing.T) {
 	t.Cleanup(road.close) // its transport is shared with no other test, so its connections would stay
 	config := server.Admin()
 	config.Dial = road.dial
-	all, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
 	client, err := metadata.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole := &pods.Whole{Client: all, Trim: func(*corev1.Pod) any { return nil }, Listed: func() {}}
+	whole := &pods.Whole{Client: kubetest.Clientset(t, config), Trim: func(*corev1.Pod) any { return nil }, Listed: func() {}}
 	watches := map[string]*pods.Watch{
 		"metadata": runWatch(t, pods.WatchConfig{Client: client, Node: node}), "whole pods": runWatch(t, pods.WatchConfig{Node: node, Whole: whole}),
 	}

@@ -8,7 +8,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/detector/problem"
@@ -16,16 +15,14 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 // The agent's real writes pass the policies.
 func TestTheAgentsOwnWritesPass(t *testing.T) {
 	server := installedServer(t)
 	node := server.Node(t)
-	kube, err := kubernetes.NewForConfig(boundConfig(t, server, node))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kube := kubetest.Clientset(t, boundConfig(t, server, node))
 	patcher, err := conditions.New(conditions.Config{Client: kube, Node: node})
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/detector/problem"
@@ -94,10 +93,7 @@ func TestAgentsNodes(t *testing.T) {
 func TestReservedConditionsHoldUpNoOther(t *testing.T) {
 	server := installedServer(t)
 	node := server.Node(t)
-	api, err := kubernetes.NewForConfig(boundConfig(t, server, node))
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := kubetest.Clientset(t, boundConfig(t, server, node))
 	p, err := conditions.New(conditions.Config{Client: api, Node: node, Coalesce: 10 * time.Millisecond, StartJitter: -1})
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller/repair"
@@ -26,10 +25,7 @@ type repairs struct {
 
 func newRepairs(t *testing.T, server *kubetest.Server, node string) *repairs {
 	t.Helper()
-	api, err := kubernetes.NewForConfig(server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := kubetest.Clientset(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
 	actions, err := repair.NewActions(api, repair.Config{Namespace: system})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,11 +54,7 @@ func newTenantCluster(t *testing.T) *tenantCluster {
 	c.agent = bound(t, server, c.node)
 	account := func(of kubetest.TokenFor) *rest.Config { return server.WithToken(server.Token(t, of)) }
 	c.control = apitest.Client(t, account(kubetest.TokenFor{Namespace: system, ServiceAccount: controller}))
-	kube, err := kubernetes.NewForConfig(account(kubetest.TokenFor{Namespace: system, ServiceAccount: agent}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.reader = &pods.Reader{Client: kube, Node: c.node}
+	c.reader = &pods.Reader{Client: kubetest.Clientset(t, account(kubetest.TokenFor{Namespace: system, ServiceAccount: agent})), Node: c.node}
 	for _, o := range []client.Object{
 		&v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: "my-pod"}, Spec: v1alpha1.OperationSetSpec{AdjacencyList: []v1alpha1.Node{
 			{ID: 0, To: []int32{1}}, {ID: 1, Operation: "tenant-pod", To: []int32{2}}, {ID: 2, Operation: "tenant-container", Dependences: []int32{1}},

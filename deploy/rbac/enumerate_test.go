@@ -13,7 +13,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
@@ -126,13 +125,7 @@ type inspector struct {
 
 func newInspector(t *testing.T, server *kubetest.Server, token, system string) *inspector {
 	t.Helper()
-	config := rest.CopyConfig(server.WithToken(token))
-	config.QPS = -1
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &inspector{kube: kube, system: system, other: server.Namespace(t)}
+	return &inspector{kube: kubetest.Clientset(t, server.WithToken(token)), system: system, other: server.Namespace(t)}
 }
 
 func (i *inspector) may(ctx context.Context, a act) (bool, error) {

@@ -22,7 +22,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -77,11 +76,7 @@ func newStand(t *testing.T, n uint8) *stand {
 			return next.RoundTrip(r)
 		})
 	})
-	api, err := kubernetes.NewForConfig(to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	access := &AccessConfig{API: api, Counts: s.counts, Log: slog.New(slog.DiscardHandler)}
+	access := &AccessConfig{API: kubetest.Clientset(t, to), Counts: s.counts, Log: slog.New(slog.DiscardHandler)}
 	fine := func() error { return nil }
 	pages := map[string]http.Handler{"/{$}": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the page") })}
 	s.metrics = s.serve(access, fmt.Sprintf("10.97.%d.2:0", n), func(a *Access) http.Handler {

@@ -22,6 +22,16 @@ func (s *Server) Admin() *rest.Config { return rest.CopyConfig(s.admin) }
 // Client returns a client with all rights.
 func (s *Server) Client() *kubernetes.Clientset { return s.client }
 
+// Clientset returns a client with a configuration.
+func Clientset(tb testing.TB, c *rest.Config) *kubernetes.Clientset {
+	tb.Helper()
+	client, err := kubernetes.NewForConfig(c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return client
+}
+
 // Config returns the configuration of a user who authenticates with a certificate. The user's
 // rights come from RBAC objects, and from the Node authorizer for a "system:node:NAME" in the group
 // "system:nodes".

@@ -11,8 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -28,15 +26,6 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(cluster.Run(m))
-}
-
-func client(t *testing.T, c *rest.Config) *kubernetes.Clientset {
-	t.Helper()
-	client, err := kubernetes.NewForConfig(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
 }
 
 func TestTheServerIsOfThePinnedVersion(t *testing.T) {
@@ -56,11 +45,11 @@ func TestTheServerIsOfThePinnedVersion(t *testing.T) {
 func TestUsersMayDoWhatRBACSays(t *testing.T) {
 	s := cluster.Server(t)
 	node := s.Node(t)
-	kubelet := client(t, s.Config(t, "system:node:"+node, "system:nodes"))
+	kubelet := kubetest.Clientset(t, s.Config(t, "system:node:"+node, "system:nodes"))
 	if _, err := kubelet.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{}); err != nil {
 		t.Errorf("its node's kubelet: %v", err)
 	}
-	nobody := client(t, s.Config(t, "nobody"))
+	nobody := kubetest.Clientset(t, s.Config(t, "nobody"))
 	if _, err := nobody.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("a user without any role: %v", err)
 	}
@@ -68,7 +57,7 @@ func TestUsersMayDoWhatRBACSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client(t, fromFile).CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{}); err != nil {
+	if _, err := kubetest.Clientset(t, fromFile).CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{}); err != nil {
 		t.Errorf("through a kubeconfig: %v", err)
 	}
 }
@@ -78,7 +67,7 @@ func TestATokenNamesItsNode(t *testing.T) {
 	ns, node := s.Namespace(t), s.Node(t)
 	s.Pod(t, ns, "agent", node)
 	of := kubetest.TokenFor{Namespace: ns, ServiceAccount: "default", Pod: "agent"}
-	me, err := client(t, s.WithToken(s.Token(t, of))).AuthenticationV1().SelfSubjectReviews().
+	me, err := kubetest.Clientset(t, s.WithToken(s.Token(t, of))).AuthenticationV1().SelfSubjectReviews().
 		Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +79,7 @@ func TestATokenNamesItsNode(t *testing.T) {
 	// reviewed tokens for ten seconds, so this test uses a token that it has not reviewed.
 	token := s.Token(t, of)
 	s.DeletePod(t, ns, "agent")
-	gone := client(t, s.WithToken(token)).CoreV1().Nodes()
+	gone := kubetest.Clientset(t, s.WithToken(token)).CoreV1().Nodes()
 	await.UntilShown(t, "the token of a pod that is gone is refused", 20*time.Second, func() (bool, string) {
 		_, err := gone.List(t.Context(), metav1.ListOptions{})
 		return apierrors.IsUnauthorized(err), fmt.Sprint(err)
@@ -103,7 +92,7 @@ func TestOutages(t *testing.T) {
 	node := s.Node(t)
 	short := s.Admin()
 	short.Timeout = 500 * time.Millisecond
-	impatient := client(t, short)
+	impatient := kubetest.Clientset(t, short)
 	get := func() error {
 		_, err := impatient.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 		return err

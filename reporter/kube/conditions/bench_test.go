@@ -9,7 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 // BenchmarkSetToVisible measures the time from Set until another client's watch shows the
@@ -18,10 +19,7 @@ func BenchmarkSetToVisible(b *testing.B) {
 	server := cluster.Server(b)
 	config := server.Admin()
 	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		b.Fatal(err)
-	}
+	client := kubetest.Clientset(b, config)
 	r := start(b, server, func(c *Config) { c.Client, c.Coalesce = client, time.Nanosecond })
 	seen := watchNode(b, server.Client(), r.node)
 	visible := func(conditionType, message string) {

@@ -29,15 +29,6 @@ func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 // deadline is for things that take milliseconds on an idle machine.
 const deadline = 30 * time.Second
 
-func clientOf(t testing.TB, c *rest.Config) *kubernetes.Clientset {
-	t.Helper()
-	client, err := kubernetes.NewForConfig(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
 // rig is a Patcher with its Node, and clients that watch it.
 type rig struct {
 	*Patcher

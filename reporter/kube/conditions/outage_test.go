@@ -63,7 +63,7 @@ func TestFailedWritesAreTriedAgain(t *testing.T) {
 				return true
 			})
 			r := start(t, server, func(cfg *Config) {
-				cfg.Client, cfg.timeout = clientOf(t, config), await.Within(300*time.Millisecond)
+				cfg.Client, cfg.timeout = kubetest.Clientset(t, config), await.Within(300*time.Millisecond)
 			})
 			r.set(deadlocked())
 			r.waitFor("three failures", func() bool { return r.Stats().Writes[c.outcome] == 3 })
@@ -104,7 +104,7 @@ func TestAnAnswerThatIsLost(t *testing.T) {
 		}
 		return p.LoseAnswer(r)
 	})
-	r := start(t, server, func(c *Config) { c.Client = clientOf(t, config) })
+	r := start(t, server, func(c *Config) { c.Client = kubetest.Clientset(t, config) })
 	r.set(deadlocked())
 	r.waitStatus(deadlocked())
 	r.waitAcked()
@@ -132,7 +132,7 @@ func TestWritesThatAreExecutedLate(t *testing.T) {
 		<-r.Context().Done()
 		return true
 	})
-	r := start(t, server, func(c *Config) { c.Client, c.timeout = clientOf(t, config), time.Second })
+	r := start(t, server, func(c *Config) { c.Client, c.timeout = kubetest.Clientset(t, config), time.Second })
 	r.set(healthy())
 	r.waitStatus(healthy())
 	for i := range maxFlips + 1 {
@@ -178,7 +178,7 @@ func TestRetriesOfALostAnswerChangeNothing(t *testing.T) {
 		// Times of conditions are in seconds: one has passed when the last retry is sent.
 		return now.Before(first.Load().Add(1100*time.Millisecond)) && p.LoseAnswer(r)
 	})
-	r := start(t, server, func(c *Config) { c.Client = clientOf(t, config) })
+	r := start(t, server, func(c *Config) { c.Client = kubetest.Clientset(t, config) })
 	changes := watchNode(t, server.Client(), r.node)
 	r.set(deadlocked())
 	r.waitAcked()
@@ -311,7 +311,7 @@ func TestBackoffHasItsBounds(t *testing.T) {
 func TestAFleetStartsApart(t *testing.T) {
 	server := cluster.Server(t)
 	p, config := newProxy(t, server)
-	client := clientOf(t, config)
+	client := kubetest.Clientset(t, config)
 	const agents, ill = 30, 5
 	var rigs []*rig
 	nodes := make([]string, agents)

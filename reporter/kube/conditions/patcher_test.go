@@ -89,7 +89,7 @@ func TestTheFirstChangeGoesAtOnceAndAFloodInOneWriteLater(t *testing.T) {
 
 func TestAnIdlePatcherWritesNothing(t *testing.T) {
 	p, config := newProxy(t, cluster.Server(t))
-	r := start(t, cluster.Server(t), func(c *Config) { c.Client = clientOf(t, config) })
+	r := start(t, cluster.Server(t), func(c *Config) { c.Client = kubetest.Clientset(t, config) })
 	r.set(healthy())
 	r.waitStatus(healthy())
 	r.waitAcked()
@@ -135,7 +135,7 @@ func TestARestartTakesOverWhatTheAPIHas(t *testing.T) {
 		`{"type":"KernelDeadlock","status":"True","reason":"TaskHung","message":"message of TaskHung","lastTransitionTime":"2026-01-01T00:00:00Z"},
 		 {"type":"ReadonlyFilesystem","status":"True","reason":"FilesystemIsReadOnly","message":"x"},
 		 {"type":"DiskStalled","status":"True","reason":"Stalled","message":"x"}`)
-	r := start(t, server, func(c *Config) { c.Client, c.Node = clientOf(t, config), node })
+	r := start(t, server, func(c *Config) { c.Client, c.Node = kubetest.Clientset(t, config), node })
 	// The detector reports the first, does not know the second yet, and has not reported the
 	// third.
 	r.set(deadlocked(), cond("ReadonlyFilesystem", problem.Unknown, "SourceNotStarted"))
@@ -259,7 +259,7 @@ func TestTheRightsItNeeds(t *testing.T) {
 	config := server.WithToken("")
 	// BearerTokenFile would keep using the invalid token for up to a minute.
 	config.WrapTransport = transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(file))
-	r := start(t, server, func(c *Config) { c.Client, c.Node = clientOf(t, config), node })
+	r := start(t, server, func(c *Config) { c.Client, c.Node = kubetest.Clientset(t, config), node })
 	r.set(deadlocked())
 	r.waitFor("it is refused", func() bool { return r.Stats().Writes[Unauthorized] > 0 })
 	token := server.Token(t, kubetest.TokenFor{Namespace: ns, ServiceAccount: "default", Pod: "agent"})

@@ -19,7 +19,7 @@ import (
 func TestARefusedHeartbeat(t *testing.T) {
 	server := cluster.Server(t)
 	p, config := newProxy(t, server)
-	r := start(t, server, func(c *Config) { c.Client, c.Heartbeat = clientOf(t, config), time.Second })
+	r := start(t, server, func(c *Config) { c.Client, c.Heartbeat = kubetest.Clientset(t, config), time.Second })
 	stalled := cond("DiskStalled", problem.True, "Stalled")
 	r.set(healthy(), stalled)
 	r.waitStatus(stalled)
@@ -59,7 +59,7 @@ func TestOneRefusedTypeDoesNotHoldUpTheOthers(t *testing.T) {
 		t.Run(string(outcome), func(t *testing.T) {
 			p, config := newProxy(t, server)
 			p.do(refuse(t, "DiskStalled", code))
-			r := start(t, server, func(c *Config) { c.Client = clientOf(t, config) })
+			r := start(t, server, func(c *Config) { c.Client = kubetest.Clientset(t, config) })
 			others := []problem.Condition{deadlocked(), cond("ReadonlyFilesystem", problem.False, "FilesystemIsNotReadOnly")}
 			r.set(append(others, cond("DiskStalled", problem.True, "Stalled"))...)
 			for _, c := range others {
@@ -89,7 +89,7 @@ func TestMissingRights(t *testing.T) {
 	})
 	log := &logbuffer.Buffer{}
 	r := start(t, server, func(c *Config) {
-		c.Client, c.Log = clientOf(t, config), slog.New(slog.NewTextHandler(log, nil))
+		c.Client, c.Log = kubetest.Clientset(t, config), slog.New(slog.NewTextHandler(log, nil))
 	})
 	list := []problem.Condition{deadlocked(), cond("DiskStalled", problem.True, "Stalled"), cond("ReadonlyFilesystem", problem.False, "FilesystemIsNotReadOnly")}
 	r.set(list...)

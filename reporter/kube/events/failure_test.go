@@ -200,7 +200,7 @@ func pod(t *testing.T, e corev1.Event) int {
 func TestRightThatComesLater(t *testing.T) {
 	server := cluster.Server(t)
 	const user = "kernosis-without-rights"
-	a := newAgent(t, func(c *events.Config) { c.Client = unlimited(t, server.Config(t, user)) })
+	a := newAgent(t, func(c *events.Config) { c.Client = kubetest.Clientset(t, server.Config(t, user)) })
 	p := a.pod(server.Namespace(t), "web-1")
 	a.report(kill(string(p.UID)))
 	await.Until(t, "it is refused", time.Minute, func() bool { return a.sink.Stats().Requests[conditions.Forbidden] >= 2 })

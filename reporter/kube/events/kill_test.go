@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kernosis/kernosis/collector/event"
@@ -167,7 +166,7 @@ func TestKilledInEachStage(t *testing.T) {
 	for _, stage := range stages {
 		t.Run(stage, func(t *testing.T) {
 			server := cluster.Server(t)
-			a := &agent{tb: t, server: server, node: server.Node(t), client: unlimited(t, rest.CopyConfig(server.Admin()))}
+			a := &agent{tb: t, server: server, node: server.Node(t), client: server.Client()}
 			ns, dir, kubeconfig := server.Namespace(t), t.TempDir(), server.Kubeconfig(t, server.Admin())
 			kills := 0
 			for _, n := range []int{1, 2, 1, 4, 7, 2, 0} {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/pods"
@@ -74,21 +73,10 @@ type agent struct {
 	stop    func()
 }
 
-// unlimited returns a client without a rate limit.
-func unlimited(tb testing.TB, c *rest.Config) kubernetes.Interface {
-	tb.Helper()
-	c.QPS = -1
-	client, err := kubernetes.NewForConfig(c)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return client
-}
-
 func newAgent(tb testing.TB, change func(*events.Config)) *agent {
 	tb.Helper()
 	server := cluster.Server(tb)
-	a := &agent{tb: tb, server: server, node: server.Node(tb), dir: tb.TempDir(), client: unlimited(tb, server.Admin())}
+	a := &agent{tb: tb, server: server, node: server.Node(tb), dir: tb.TempDir(), client: server.Client()}
 	a.cfg = events.Config{
 		Node: a.node, Client: a.client, Pods: &a.pods, Dir: a.dir, JournalDir: filepath.Join(a.dir, "journal"),
 		Log: slog.New(slog.DiscardHandler), PatchEvery: 50 * time.Millisecond, SaveEvery: 100 * time.Millisecond,

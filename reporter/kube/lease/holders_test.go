@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -19,7 +20,7 @@ func TestGone(t *testing.T) {
 		return func(c *Config) { c.Duration, c.Holder = time.Second, func() string { return name } }
 	}
 	code, config, _ := between(t, server)
-	a := start(t, server, func(c *Config) { holder("n/a")(c); c.Client = clientOf(t, config) })
+	a := start(t, server, func(c *Config) { holder("n/a")(c); c.Client = kubetest.Clientset(t, config) })
 	a.waitRenewals(1)
 	b := start(t, server, func(c *Config) { holder("n/b")(c); c.Node, c.Namespace = a.node, a.namespace })
 	b.waitRenewals(1)

@@ -247,7 +247,7 @@ func TestRefusalsAreTriedAgain(t *testing.T) {
 	testall.Only(t)
 	server := cluster.Server(t)
 	code, config, refused := between(t, server)
-	r := start(t, server, func(c *Config) { c.Client = clientOf(t, config) })
+	r := start(t, server, func(c *Config) { c.Client = kubetest.Clientset(t, config) })
 	for status, outcome := range map[int32]conditions.Outcome{429: conditions.Throttled, 503: conditions.ServerError, 403: conditions.Forbidden, 401: conditions.Unauthorized} {
 		r.waitRenewals(1)
 		before := r.Stats().Renewals[outcome]
@@ -266,7 +266,7 @@ func TestRightsOfTheAgent(t *testing.T) {
 	server := cluster.Server(t)
 	r := start(t, server, func(c *Config) {
 		c.Node = server.Node(t)
-		c.Client = clientOf(t, server.Config(t, "nobody"))
+		c.Client = kubetest.Clientset(t, server.Config(t, "nobody"))
 	})
 	r.waitFor("it is forbidden", func() bool { return r.Stats().Renewals[conditions.Forbidden] > 0 })
 	if !strings.Contains(r.Stats().LastError, "forbidden") {

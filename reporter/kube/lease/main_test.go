@@ -12,8 +12,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
@@ -25,15 +23,6 @@ func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 
 // deadline is for things that take milliseconds on an idle machine.
 const deadline = 30 * time.Second
-
-func clientOf(t testing.TB, c *rest.Config) *kubernetes.Clientset {
-	t.Helper()
-	client, err := kubernetes.NewForConfig(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
 
 // rig is a Keeper, its Node and its namespace.
 type rig struct {

@@ -209,10 +209,8 @@ func (b *bench) agent(node string, list ...problem.Condition) *daemon {
 func (b *bench) agentWith(node string, healthy func() error, heartbeat time.Duration, list ...problem.Condition) *daemon {
 	b.t.Helper()
 	a := &daemon{link: &link{}, b: b, node: node}
-	client, err := kubernetes.NewForConfig(a.config(b.server.Admin()))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	client := kubetest.Clientset(b.t, a.config(b.server.Admin()))
+	var err error
 	a.patcher, err = conditions.New(conditions.Config{
 		Client: client, Node: node, Coalesce: 10 * time.Millisecond, StartJitter: -1,
 		Healthy: healthy, Heartbeat: heartbeat,
@@ -346,14 +344,5 @@ func cond(conditionType string, status problem.Status, reason string) problem.Co
 }
 
 func newServer(t testing.TB) *kubetest.Server { return kubetest.New(t, kubetest.Options{}) }
-
-func clientOf(t testing.TB, c *rest.Config) *kubernetes.Clientset {
-	t.Helper()
-	client, err := kubernetes.NewForConfig(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
 
 func lint(r *running) ([]promlint.Problem, error) { return testutil.GatherAndLint(r.registry) }

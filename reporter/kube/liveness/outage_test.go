@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
@@ -41,10 +40,7 @@ func (b *bench) fleet(n int, zone string, interval time.Duration) *fleet {
 	f := &fleet{b: b, nodes: make([]string, n), stopped: make([]context.CancelFunc, n)}
 	config := b.server.Admin()
 	config.ContentType = "application/vnd.kubernetes.protobuf"
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	client := kubetest.Clientset(b.t, config)
 	var made sync.WaitGroup
 	next := make(chan int)
 	for range 8 {
@@ -237,7 +233,7 @@ func TestTwoHundredAgents(t *testing.T) {
 	b := newBench(t)
 	const agents, silent = 200, 80
 	interval := 3 * time.Second // 67 Leases a second: those of 1,000 nodes
-	b.client = clientOf(t, b.server.Admin())
+	b.client = b.server.Client()
 	f := &fleet{}
 	for _, zone := range []string{"a", "b"} {
 		g := b.fleet(agents/2, zone, interval)
