@@ -9,11 +9,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,31 +57,23 @@ func grantAgents(tb testing.TB, server *kubetest.Server, namespace string) {
 // makeNodes creates Nodes with one pod each, some in parallel.
 func makeNodes(tb testing.TB, server *kubetest.Server, namespace string, n int) {
 	tb.Helper()
-	var wg sync.WaitGroup
-	numbers := make(chan int)
-	for range 8 {
-		wg.Go(func() {
-			for i := range numbers {
-				node := nodeName(i)
-				server.NodeNamed(tb, node)
-				server.Pod(tb, namespace, podOf(node), node)
-				if i%inBudget != 0 {
-					continue
-				}
-				label := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"budget"}}}`, partLabel)
-				if _, err := server.Client().CoreV1().Nodes().Patch(tb.Context(), node, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
-					tb.Error(err)
-				}
+	var g errgroup.Group
+	g.SetLimit(8)
+	for i := range n {
+		g.Go(func() error {
+			node := nodeName(i)
+			server.NodeNamed(tb, node)
+			server.Pod(tb, namespace, podOf(node), node)
+			if i%inBudget != 0 {
+				return nil
 			}
+			label := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"budget"}}}`, partLabel)
+			_, err := server.Client().CoreV1().Nodes().Patch(tb.Context(), node, types.MergePatchType, label, metav1.PatchOptions{})
+			return err
 		})
 	}
-	for i := range n {
-		numbers <- i
-	}
-	close(numbers)
-	wg.Wait()
-	if tb.Failed() {
-		tb.FailNow()
+	if err := g.Wait(); err != nil || tb.Failed() {
+		tb.Fatal(err)
 	}
 }
 
@@ -118,11 +110,26 @@ func makeRepairs(tb testing.TB, c client.Client) {
 // leading is a controller process.
 type leading struct {
 	*process.Process
-	command, env    []string
-	log             string
-	metrics, health string    // addresses
-	ended           time.Time // when it was found to have ended; zero while it runs
-	killed          bool      // killed by the test, which starts it again
+	command, env []string
+	log          string
+	metrics      string    // address
+	ended        time.Time // when it was found to have ended; zero while it runs
+	killed       bool      // killed by the test, which starts it again
+}
+
+// newController returns a controller that is not started yet, with the product's settings and
+// further arguments. It has that limit of memory, in bytes, unless it is 0.
+func newController(tb testing.TB, kubeconfig, namespace string, limit int64, args ...string) *leading {
+	tb.Helper()
+	c := &leading{metrics: kubetest.FreeAddress(tb), log: filepath.Join(tb.TempDir(), "controller.log")}
+	c.command = append([]string{
+		agenttest.Program(tb), "controller", "--kubeconfig", kubeconfig, "--namespace", namespace,
+		"--metrics-listen", c.metrics, "--health-listen", kubetest.FreeAddress(tb),
+	}, args...)
+	if limit > 0 {
+		c.env = []string{fmt.Sprintf("GOMEMLIMIT=%d", limit/5*4)} // as the controller does itself in a cgroup
+	}
+	return c
 }
 
 // start starts the process, also again after it has ended, as its Deployment would.
@@ -164,17 +171,14 @@ func (f *fleet) tend() {
 }
 
 // startControllers starts two controllers with the product's settings and memory limit, in bytes.
-func startControllers(tb testing.TB, server *kubetest.Server, namespace, dir string, limit int64) []*leading {
+func startControllers(tb testing.TB, server *kubetest.Server, namespace string, limit int64) []*leading {
 	tb.Helper()
 	server.ServiceAccount(tb, namespace, controllerAccount, kubetest.ControllerRoles(tb, root)...)
 	token := server.Token(tb, kubetest.TokenFor{Namespace: namespace, ServiceAccount: controllerAccount})
 	kubeconfig := server.Kubeconfig(tb, server.WithToken(token))
 	var all []*leading
-	for i := range 2 {
-		c := &leading{metrics: kubetest.FreeAddress(tb), health: kubetest.FreeAddress(tb), log: filepath.Join(dir, fmt.Sprintf("controller-%d.log", i+1))}
-		c.command = []string{agenttest.Program(tb), "controller", "--kubeconfig", kubeconfig, "--namespace", namespace, "--metrics-listen", c.metrics, "--health-listen", c.health}
-		// The controller sets the same in a cgroup with that limit.
-		c.env = []string{fmt.Sprintf("GOMEMLIMIT=%d", limit/5*4)}
+	for range 2 {
+		c := newController(tb, kubeconfig, namespace, limit)
 		c.start(tb)
 		all = append(all, c)
 	}

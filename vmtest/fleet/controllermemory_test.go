@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,7 +20,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
@@ -117,11 +115,10 @@ func makeUnfinished(t *testing.T, server *kubetest.Server, namespace string, nod
 // without the race detector, which takes several times the memory.
 func TestControllerMemory(t *testing.T) {
 	testall.Only(t)
-	n, bound := testall.Cases(t, 10_000), int64(200<<20)
-	var env []string
+	n, bound, limit := testall.Cases(t, 10_000), int64(200<<20), int64(0)
 	if n >= 50_000 {
 		bound = memoryLimit(t, "../../deploy/chart/kernosis/values.yaml")
-		env = []string{fmt.Sprintf("GOMEMLIMIT=%d", bound/5*4)} // as the controller does itself in a cgroup
+		limit = bound
 	}
 	server := kubetest.New(t, kubetest.Options{})
 	server.CRDs(t)
@@ -139,11 +136,8 @@ func TestControllerMemory(t *testing.T) {
 	kubeconfig := server.Kubeconfig(t, server.Admin())
 	measure := func(want int, env ...string) (peak int64) {
 		t.Helper()
-		c := &leading{metrics: kubetest.FreeAddress(t), env: env, log: filepath.Join(t.TempDir(), "controller.log")}
-		c.command = []string{
-			agenttest.Program(t), "controller", "--kubeconfig", kubeconfig, "--namespace", namespace,
-			"--metrics-listen", c.metrics, "--health-listen", kubetest.FreeAddress(t), "--silent-after", "10m", "--alerts-listen", "",
-		}
+		c := newController(t, kubeconfig, namespace, limit, "--silent-after", "10m", "--alerts-listen", "")
+		c.env = append(c.env, env...)
 		began := time.Now()
 		c.start(t)
 		await.Until(t, fmt.Sprintf("the controller has looked at %d Diagnoses", want), 5*time.Minute, func() bool {
@@ -165,7 +159,7 @@ func TestControllerMemory(t *testing.T) {
 	measure(0)
 	makeUnfinished(t, server, namespace, nodes, n)
 	for _, stream := range []string{"true", "false"} { // false: like API servers that return a list in one response
-		if peak := measure(n, append(env, "KUBE_FEATURE_WatchListClient="+stream)...); peak > bound {
+		if peak := measure(n, "KUBE_FEATURE_WatchListClient="+stream); peak > bound {
 			t.Errorf("%d MiB with %d Diagnoses, streamed %s: want at most %d", peak>>20, n, stream, bound>>20)
 		}
 	}

@@ -105,11 +105,14 @@ func (f *fleet) stormAs(name string, fair bool) {
 // flipAll changes the first condition on all nodes.
 func (f *fleet) flipAll() {
 	f.faulty = !f.faulty
-	to := problem.False
-	if f.faulty {
-		to = problem.True
+	ask(f.TB, f.crews, order{Do: "flip", Status: status(f.faulty)})
+}
+
+func status(faulty bool) problem.Status {
+	if faulty {
+		return problem.True
 	}
-	ask(f.TB, f.crews, order{Do: "flip", Status: to})
+	return problem.False
 }
 
 // open makes each agent report a problem that starts a Diagnosis, which inspects the node and then
@@ -194,12 +197,8 @@ func (f *fleet) repair() {
 
 // flip sets the first condition of some nodes.
 func (f *fleet) flip(nodes []string, faulty bool) {
-	to := problem.False
-	if faulty {
-		to = problem.True
-	}
 	if len(nodes) > 0 {
-		ask(f.TB, f.crews, order{Do: "flip", Status: to, Nodes: nodes})
+		ask(f.TB, f.crews, order{Do: "flip", Status: status(faulty), Nodes: nodes})
 	}
 }
 

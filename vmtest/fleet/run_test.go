@@ -114,7 +114,7 @@ func (f *fleet) setUp() {
 	f.server.EtcdChanges(f.TB, func(c kubetest.Change) { f.tally.note(c, time.Now()) })
 	if f.diagnose {
 		f.limit = memoryLimit(f.TB, filepath.Join(root, "deploy/chart/kernosis/values.yaml"))
-		f.controllers = startControllers(f.TB, f.server, f.namespace, dir, f.limit)
+		f.controllers = startControllers(f.TB, f.server, f.namespace, f.limit)
 		f.meterControllers()
 	}
 	if f.healthy, err = healthy(); err != nil {
@@ -135,7 +135,9 @@ func (f *fleet) setUp() {
 	f.Cleanup(func() { close(end); <-ended })
 	go func() {
 		defer close(ended)
-		for tick := time.NewTicker(time.Second); ; {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
 			select {
 			case <-tick.C:
 				f.meter.look()
@@ -143,11 +145,9 @@ func (f *fleet) setUp() {
 					f.Errorf("the machine has %d MiB of memory left; fewer NODES take less", free>>20)
 					close(f.scarce)
 					<-end
-					tick.Stop()
 					return
 				}
 			case <-end:
-				tick.Stop()
 				return
 			}
 		}
