@@ -61,10 +61,7 @@ func ownGroups(cfg AlertConfig) ([]AlertGroup, error) {
 	if err := yaml.Load(ownYAML, &f, yaml.WithKnownFields()); err != nil {
 		return nil, fmt.Errorf("own.yaml: %w", err)
 	}
-	jobs := strings.NewReplacer(
-		"$agentSeen15m", seen(cfg.AgentJob, "15m"), "$agentSeen1h", seen(cfg.AgentJob, "1h"),
-		"$controllerSeen15m", seen(cfg.ControllerJob, "15m"), "$controllerSeen1h", seen(cfg.ControllerJob, "1h"),
-		"$agent", quoted(cfg.AgentJob), "$controller", quoted(cfg.ControllerJob))
+	jobs := strings.NewReplacer("$agent", quoted(cfg.AgentJob), "$controller", quoted(cfg.ControllerJob))
 	for i := range f.Groups {
 		g := &f.Groups[i]
 		for j := range g.Rules {

@@ -280,14 +280,6 @@ func problemAlerts(rules []*detector.Rule, taken []Alert, cfg AlertConfig) []Ale
 	return out
 }
 
-// seen returns the part of an expression that drops counters which only seem new, because their
-// process was not scraped before: it must have started within a time, or have been scraped before it.
-func seen(job, within string) string {
-	seconds := map[string]int{"15m": 900, "1h": 3600}[within]
-	started := fmt.Sprintf("process_start_time_seconds{job=~%q}", job)
-	return fmt.Sprintf("and on (cluster, instance) (%[1]s > time() - %[2]d or last_over_time(%[1]s[1h] offset %[3]s))", started, seconds, within)
-}
-
 // problemAlert returns the alert for problems of one reason. The comparison is >=, because increase()
 // extrapolates to more than was counted. A counter is new if it had no sample within an hour: a single
 // one may be missing after a failed scrape.
@@ -295,7 +287,7 @@ func problemAlert(reason string, s problem.Severity, doc string, cfg AlertConfig
 	times, within := often(s)
 	expr := fmt.Sprintf("sum without (instance, pod, uid) (increase(problem_counter{reason=%q}[%s])) >= %d", reason, within, times)
 	if times == 1 {
-		expr += fmt.Sprintf("\nor\nsum without (instance, pod, uid) (problem_counter{reason=%[1]q} unless last_over_time(problem_counter{reason=%[1]q}[1h] offset %[2]s) %[4]s) >= %[3]d", reason, within, times, seen(cfg.AgentJob, within))
+		expr += fmt.Sprintf("\nor\nsum without (instance, pod, uid) (problem_counter{reason=%[1]q} unless last_over_time(problem_counter{reason=%[1]q}[1h] offset %[2]s)) >= %[3]d", reason, within, times)
 	}
 	return Alert{Alert: reason, Labels: labels(s), Expr: expr, Annotations: cfg.ofProblem(reason, within, doc)}
 }
@@ -308,7 +300,7 @@ func problemAlertByRule(reason string, s problem.Severity, rules []string, doc s
 	return Alert{
 		Alert: reason, Labels: labels(s),
 		Expr: fmt.Sprintf("sum without (instance, pod, uid, rule, severity) (increase(%[1]s[%[2]s])) >= %[3]d\nor\n"+
-			"sum without (instance, pod, uid, rule, severity) (%[1]s unless last_over_time(%[1]s[1h] offset %[2]s) %[4]s) >= %[3]d", series, within, times, seen(cfg.AgentJob, within)),
+			"sum without (instance, pod, uid, rule, severity) (%[1]s unless last_over_time(%[1]s[1h] offset %[2]s)) >= %[3]d", series, within, times),
 		Annotations: cfg.ofProblem("{{ $labels.reason }}", within, doc),
 	}
 }

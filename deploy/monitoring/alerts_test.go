@@ -205,7 +205,7 @@ func ofOwnRules(t *testing.T) *monitoring.AlertFile {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := monitoring.AlertsOf(set, monitoring.AlertConfig{RunbookBase: "b", AgentJob: "kernosis-agent"})
+	f, err := monitoring.AlertsOf(set, monitoring.AlertConfig{RunbookBase: "b"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestAlertsOfRules(t *testing.T) {
 		"Broken info":                    {`max without (instance, pod, uid) (last_over_time(problem_gauge{type="Broken", reason=~"Bent"}[5m])) == 1`, "15m", "b/problems/Broken.md"},
 		"Checked warning":                {`max without (instance, pod, uid) (last_over_time(problem_gauge{type="Checked", reason!~"Worse"}[5m])) == 1`, "5m", ""},
 		"Checked critical":               {`max without (instance, pod, uid) (last_over_time(problem_gauge{type="Checked", reason=~"Worse"}[5m])) == 1`, "1m", ""},
-		"BrokenRepeated critical":        {`sum without (instance, pod, uid) (increase(problem_counter{reason="Broken"}[15m])) >= 1` + "\nor\n" + `sum without (instance, pod, uid) (problem_counter{reason="Broken"} unless last_over_time(problem_counter{reason="Broken"}[1h] offset 15m) ` + seen + `) >= 1`, "", ""},
+		"BrokenRepeated critical":        {`sum without (instance, pod, uid) (increase(problem_counter{reason="Broken"}[15m])) >= 1` + "\nor\n" + `sum without (instance, pod, uid) (problem_counter{reason="Broken"} unless last_over_time(problem_counter{reason="Broken"}[1h] offset 15m)) >= 1`, "", ""},
 		"Leaky info":                     {`max without (instance, pod, uid) (last_over_time(problem_gauge{type="Leaky", reason=~"Leaks"}[5m])) == 1`, "15m", ""},
 		"Leaky warning":                  {`max without (instance, pod, uid) (last_over_time(problem_gauge{type="Leaky"}[5m])) == 1 and on (cluster, node, reason) last_over_time(kernosis_problem_info{rule=~"leaks", severity="warning"}[5m])`, "5m", ""},
 		"Leaky critical":                 {`max without (instance, pod, uid) (last_over_time(problem_gauge{type="Leaky"}[5m])) == 1 and on (cluster, node, reason) last_over_time(kernosis_problem_info{rule=~"leaks", severity="critical"}[5m])`, "1m", ""},
@@ -247,13 +247,10 @@ func TestAlertsOfRules(t *testing.T) {
 	}
 }
 
-// seen requires that an agent is new, or was scraped 15 minutes ago.
-const seen = `and on (cluster, instance) (process_start_time_seconds{job=~"kernosis-agent"} > time() - 900 or last_over_time(process_start_time_seconds{job=~"kernosis-agent"}[1h] offset 15m))`
-
 // counted returns the expression for occurrences of rules within 15 minutes.
 func counted(selector string, often int) string {
 	series := "kernosis_problem_occurrences_total{" + selector + "}"
-	return fmt.Sprintf("sum without (instance, pod, uid, rule, severity) (increase(%[1]s[15m])) >= %[2]d\nor\nsum without (instance, pod, uid, rule, severity) (%[1]s unless last_over_time(%[1]s[1h] offset 15m) %[3]s) >= %[2]d", series, often, seen)
+	return fmt.Sprintf("sum without (instance, pod, uid, rule, severity) (increase(%[1]s[15m])) >= %[2]d\nor\nsum without (instance, pod, uid, rule, severity) (%[1]s unless last_over_time(%[1]s[1h] offset 15m)) >= %[2]d", series, often)
 }
 
 // TestAlertTable compares the table in docs/monitoring.md with the file.

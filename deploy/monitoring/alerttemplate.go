@@ -54,7 +54,7 @@ func AlertTemplates() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shipped rules: %w", err)
 	}
-	cfg := AlertConfig{RunbookBase: Docs, DashboardBase: DashboardMark, AgentJob: DefaultAgentJob}
+	cfg := AlertConfig{RunbookBase: Docs, DashboardBase: DashboardMark}
 	t := alertTemplates{
 		Condition: map[problem.Severity]Alert{}, Problem: map[problem.Severity]Alert{}, ByRule: map[problem.Severity]Alert{},
 		OfRules: map[problem.Severity]string{}, Shipped: map[string]inherited{},

@@ -74,9 +74,6 @@ func (c *oneCase) unit() unitTest {
 	for _, s := range slices.Sorted(maps.Keys(c.Series)) {
 		u.InputSeries = append(u.InputSeries, inputSeries{s, c.Series[s]})
 	}
-	if !strings.Contains(fmt.Sprint(u.InputSeries), "process_start_time_seconds") {
-		u.InputSeries = append(u.InputSeries, started("kernosis-agent", "0x200"), started("kernosis-controller", "0x200"))
-	}
 	labels := fmt.Sprintf("alertname=%q, alertstate=\"firing\"", c.Alert)
 	if c.severity != "" {
 		labels += fmt.Sprintf(", severity=%q", c.severity)
@@ -97,11 +94,6 @@ func (c *oneCase) unit() unitTest {
 		u.Queries = append(u.Queries, queryTest{every, at, []sample{}})
 	}
 	return u
-}
-
-// started returns when the processes of a job started, which are on no instance, like most series of cases.
-func started(job, values string) inputSeries {
-	return inputSeries{fmt.Sprintf("process_start_time_seconds{job=%q}", job), values}
 }
 
 // run runs promtool on the tests, by alert name. Each test gets only its own alerts, because a
@@ -207,7 +199,7 @@ func TestAlertsOfRulesFire(t *testing.T) {
 // its severity only.
 func TestAlertsByRuleFire(t *testing.T) {
 	occurs := func(rule, reason, severity string) string {
-		return fmt.Sprintf(`kernosis_problem_occurrences_total{node="n7", rule=%q, reason=%q, severity=%q}`, rule, reason, severity)
+		return fmt.Sprintf(`kernosis_problem_occurrences_total{node="n7", rule=%q, reason=%q, severity=%q, instance="i"}`, rule, reason, severity)
 	}
 	leaky := map[string]string{
 		`problem_gauge{node="n7", type="Leaky", reason="Leaks", instance="i"}`:                                       "1x60",
@@ -294,7 +286,7 @@ func problemTest(t *testing.T, a *monitoring.Alert, reason string) []unitTest {
 	if !strings.Contains(a.Expr, fmt.Sprintf(">= %d", often)) {
 		t.Errorf("%s: %s", a.Alert, a.Expr)
 	}
-	counter := fmt.Sprintf(`problem_counter{node="n7", reason=%q, pod="a"}`, reason)
+	counter := fmt.Sprintf(`problem_counter{node="n7", reason=%q, pod="a", instance="i"}`, reason)
 	times := strconv.Itoa(often)
 	seldom := unitTest{Name: a.Alert + " seldom", Interval: "25s", InputSeries: []inputSeries{{counter, fmt.Sprintf("10x20 %dx100", 10+often-1)}}}
 	first := 1
@@ -317,17 +309,14 @@ func problemTest(t *testing.T, a *monitoring.Alert, reason string) []unitTest {
 	}
 	if often == 1 { // the agent may start only after the problem, so that its series starts at 1
 		all = append(all, unitTest{
-			Name: a.Alert + " before the first look", Interval: "1m", InputSeries: []inputSeries{{counter, "_x4 1x100"}, started("kernosis-agent", "_x4 200x100")},
+			Name: a.Alert + " before the first look", Interval: "1m", InputSeries: []inputSeries{{counter, "_x4 1x100"}},
 			Alerts: []alertTest{
 				{"6m", a.Alert, says(a, map[string]string{"node": "n7", "reason": reason}, "1", "")},
 				{"30m", a.Alert, []expected{}},
 			},
 		}, unitTest{
-			Name: a.Alert + " before a failed scrape", Interval: "1m", InputSeries: []inputSeries{{counter, "1x29 stale 1x60"}, started("kernosis-agent", "0x29 stale 0x60")},
+			Name: a.Alert + " before a failed scrape", Interval: "1m", InputSeries: []inputSeries{{counter, "1x29 stale 1x60"}},
 			Alerts: []alertTest{{"30m", a.Alert, []expected{}}, {"44m", a.Alert, []expected{}}, {"45m", a.Alert, []expected{}}, {"46m", a.Alert, []expected{}}},
-		}, unitTest{
-			Name: a.Alert + " before an outage of scrapes", Interval: "1m", InputSeries: []inputSeries{{counter, "1x29 stale _x89 1x60"}, started("kernosis-agent", "0x29 stale _x89 0x60")},
-			Alerts: []alertTest{{"121m", a.Alert, []expected{}}, {"134m", a.Alert, []expected{}}, {"140m", a.Alert, []expected{}}},
 		})
 	}
 	return all

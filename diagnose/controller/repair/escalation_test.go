@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/policy"
@@ -384,7 +385,7 @@ func unproven(t *testing.T, ahead time.Duration, checked v1alpha1.ResultState, c
 		}
 		return nil
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).WithStatusSubresource(d).WithIndex(d, byNode, byNodeName).WithIndex(d, byParent, byParentUID).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).WithStatusSubresource(d).WithIndex(d, byNode, byNodeName).WithIndex(d, controller.IndexParent, byParentUID).Build()
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
 		t.Fatal(err)
 	}

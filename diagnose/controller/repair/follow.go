@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/diagnose/resolve"
@@ -75,7 +76,7 @@ func (l *look) follow(ctx context.Context, last *made) (*v1alpha1.Diagnosis, err
 // those that follow them.
 func (l *look) cancelFollowing(ctx context.Context) error {
 	var list v1alpha1.DiagnosisList
-	if err := l.client.List(ctx, &list, client.InNamespace(l.d.Namespace), client.MatchingFields{byParent: string(root(l.d))}); err != nil {
+	if err := l.client.List(ctx, &list, client.InNamespace(l.d.Namespace), client.MatchingFields{controller.IndexParent: string(root(l.d))}); err != nil {
 		return err
 	}
 	for i := range list.Items {
