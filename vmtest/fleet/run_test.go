@@ -26,6 +26,9 @@ import (
 // root is the folder of the checkout.
 const root = "../.."
 
+// readyFor is how long the API server may take to be ready while all agents connect to it again.
+const readyFor = 20 * time.Minute
+
 // crewSize is the number of agents per process: each has five open files and 40 goroutines.
 const crewSize = 1250
 
@@ -96,7 +99,7 @@ func (f *fleet) setUp() {
 	began := time.Now()
 	dir := f.stateDir()
 	f.say("starting etcd and kube-apiserver; %d Nodes with a pod each", f.nodes)
-	f.server = kubetest.New(f.TB, kubetest.Options{Flags: []string{"--event-ttl=24h"}})
+	f.server = kubetest.New(f.TB, kubetest.Options{Flags: []string{"--event-ttl=24h"}, ReadyWithin: readyFor})
 	version, err := f.server.Client().Discovery().ServerVersion()
 	if err != nil {
 		f.Fatal(err)
@@ -302,8 +305,16 @@ func (f *fleet) judge(r *row, hurt bool, mistakes []string) {
 			f.fault(r.Phase, "%d of %d writes of %s changed nothing but times", n, r.Written.Kinds[k].Writes, kind(k))
 		}
 	}
-	if r.Written.Spoken > 0 {
-		f.fault(r.Phase, "writes of Nodes had %d conditions of agents that were thought silent", r.Written.Spoken)
+	if n := r.Written.Spoken; n > 0 {
+		f.fault(r.Phase, "conditions of %d agents that had renewed their Lease became Unknown", n)
+	}
+	if n := r.Written.Silent; n > 0 {
+		// On an overloaded machine the Leases of single agents are late.
+		if text := fmt.Sprintf("%d agents did not renew their Lease in time, the longest for %s", n, round(r.Written.Longest)); n <= f.nodes/100 {
+			r.Note = strings.TrimPrefix(r.Note+"; "+text, "; ")
+		} else {
+			f.fault(r.Phase, "%s", text)
+		}
 	}
 	for _, p := range []program{programLeader, programSpare} {
 		if u := r.Used[p]; f.limit > 0 && u.RSS > f.limit {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +18,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+	"github.com/kernosis/kernosis/reporter/kube/liveness"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
@@ -82,7 +85,9 @@ func (c *counts) add(bytes int, at time.Time) {
 type written struct {
 	Kinds    [kinds]counts
 	Repeated [kinds]int     // writes of Nodes and Diagnoses that changed only times
-	Spoken   int            // conditions that the controller set to Unknown
+	Silent   int            // agents whose conditions the controller set to Unknown after too long without a renewal
+	Longest  time.Duration  // without a renewal, of these
+	Spoken   int            // agents that had renewed their Lease, and whose conditions it set nevertheless
 	Others   map[string]int // keys of kindOther, without the object's name
 	Changed  map[string]int // fields of Diagnoses' status, grouped as written together
 }
@@ -104,6 +109,8 @@ type tally struct {
 	repairs map[string]int                        // how often each node was cordoned
 	budget  *apitest.BudgetWatch                  // of policyBudget
 	known   map[string]bool                       // Diagnoses already returned by ended, by key
+	renewed map[string]time.Time                  // when each Lease was last written, by name
+	unknown map[string]bool                       // nodes with conditions of a silent agent
 	damaged []string
 }
 
@@ -111,6 +118,7 @@ func newTally() *tally {
 	return &tally{
 		seed: maphash.MakeSeed(), meaning: map[string]uint64{}, moved: map[kind]time.Time{}, phases: map[string]string{},
 		waits: map[string]string{}, nodes: map[string]string{}, status: map[string]map[string]json.RawMessage{}, repairs: map[string]int{}, budget: apitest.NewBudgetWatch(), known: map[string]bool{}, now: newWritten(),
+		renewed: map[string]time.Time{}, unknown: map[string]bool{},
 	}
 }
 
@@ -146,6 +154,8 @@ func (t *tally) note(c kubetest.Change, at time.Time) {
 		err = t.policy(c)
 	case kindEvent:
 		t.moved[k] = at
+	case kindLease:
+		t.renewed[path.Base(c.Key)] = at
 	case kindOther:
 		t.now.Others[c.Key[:strings.LastIndexByte(c.Key, '/')+1]]++
 	}
@@ -183,12 +193,12 @@ func (t *tally) node(c kubetest.Change, at time.Time) error {
 		return fmt.Errorf("it is %T", o)
 	}
 	n.ManagedFields, n.ResourceVersion = nil, ""
+	unknown := false
 	for i := range n.Status.Conditions {
 		n.Status.Conditions[i].LastHeartbeatTime.Reset()
-		if n.Status.Conditions[i].Reason == "AgentStatusUnknown" {
-			t.now.Spoken++
-		}
+		unknown = unknown || n.Status.Conditions[i].Reason == "AgentStatusUnknown"
 	}
+	t.silence(n.Name, unknown, at)
 	if t.budget.Node(n) {
 		t.repairs[n.Name]++
 	}
@@ -239,6 +249,23 @@ func changed(was, is map[string]json.RawMessage) string {
 	}
 	slices.Sort(names)
 	return strings.Join(names, "+")
+}
+
+// silence notes whether conditions of a node are Unknown because its agent is silent. The caller must
+// hold mu.
+func (t *tally) silence(node string, unknown bool, at time.Time) {
+	was := t.unknown[node]
+	t.unknown[node] = unknown
+	if was || !unknown {
+		return
+	}
+	// Both writes are seen somewhat later than they were made.
+	const late = 5 * time.Second
+	if quiet := at.Sub(t.renewed[lease.Name(node)]); quiet < liveness.DefaultSilent-late {
+		t.now.Spoken++
+	} else {
+		t.now.Silent, t.now.Longest = t.now.Silent+1, max(t.now.Longest, quiet)
+	}
 }
 
 func (t *tally) policy(c kubetest.Change) error {

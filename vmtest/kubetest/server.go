@@ -1,6 +1,7 @@
 package kubetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,8 @@ type Options struct {
 	// and deleted as in any cluster. The API server then reaches kubelets ([Server.Egress]), so
 	// that kubectl logs and exec work.
 	Controllers bool
+	// ReadyWithin is how long a start of the API server may take; 0: 2 minutes.
+	ReadyWithin time.Duration
 }
 
 // Server is an etcd and a kube-apiserver. Its methods may be called concurrently, except those that
@@ -45,8 +48,9 @@ type Server struct {
 	dir      string // state folder, accessible to this user only
 	programs string // folder of the programs
 	flags    []string
-	whole    bool // with controllers
-	port     int  // of the API server, on 127.0.0.1
+	ready    time.Duration // how long a start may take
+	whole    bool          // with controllers
+	port     int           // of the API server, on 127.0.0.1
 	ca       *authority
 	admin    *rest.Config
 	client   *kubernetes.Clientset
@@ -80,7 +84,7 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, programs: programs, flags: o.Flags, whole: o.Controllers, remove: remove}
+	s := &Server{dir: dir, programs: programs, flags: o.Flags, ready: cmp.Or(o.ReadyWithin, startFor), whole: o.Controllers, remove: remove}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())

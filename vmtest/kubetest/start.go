@@ -64,7 +64,7 @@ func (s *Server) startFirst(ctx context.Context) error {
 
 // startAPI starts the API server and waits until it is ready. The caller must hold mu.
 func (s *Server) startAPI(ctx context.Context) error {
-	within := await.Within(startFor)
+	within := await.Within(s.ready)
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not ready after %s", within))
 	defer cancel()
 	for {
