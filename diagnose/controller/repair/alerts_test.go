@@ -47,7 +47,7 @@ func (b *bench) receive() *receiver {
 	}
 	maps.Copy(kinds, controller.ByObject())
 	log := slog.New(slog.NewTextHandler(b.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	m, err := leader.New(b.server.Config(b.T, user), leader.Config{Namespace: b.system, ByObject: kinds, Scheme: scheme(b.T), Kinds: controller.Mapper(), Log: slog.New(slog.DiscardHandler)})
+	m, err := leader.New(b.server.Config(b.T, user), leader.Config{Namespace: b.system, ByObject: kinds, Scheme: scheme(b.T), Kinds: controller.Mapper(), Log: log})
 	if err != nil {
 		b.Fatal(err)
 	}

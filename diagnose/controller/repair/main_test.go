@@ -2,6 +2,7 @@ package repair
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -300,6 +301,12 @@ func (b *bench) waitDecision(d *v1alpha1.Diagnosis, id int, want string) {
 
 func (b *bench) waitCondition(d *v1alpha1.Diagnosis, kind, want string) {
 	b.Helper()
+	defer func() {
+		if b.Failed() {
+			text, err := json.Marshal(b.get(d).Status)
+			b.Logf("status: %s %v", text, err)
+		}
+	}()
 	b.waitIs(kind+" of "+d.Name, want, func() string { return b.condition(d, kind) })
 }
 
