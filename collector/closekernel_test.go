@@ -61,6 +61,25 @@ func TestCloseBesideAReader(t *testing.T) {
 	}
 }
 
+// A process may end before all readers have begun.
+func TestCloseBeforeTheReaders(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to load programs")
+	}
+	sources, err := Open(Config{HostRoot: "/"}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sources.Close(true); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	if err := sources.runStems(ctx, func(*event.Event) {}, func() {}); err != nil {
+		t.Error(err)
+	}
+}
+
 // openKernel skips the test unless it may load programs.
 func openKernel(t *testing.T) *bpf.Kernel {
 	t.Helper()

@@ -54,8 +54,8 @@ type stem struct {
 
 	source string
 	ev     event.Event
-	// reading: run is using the memory mapped by loaded.
-	reading atomic.Bool
+	// taken: run is using the memory mapped by loaded, or Close has closed it.
+	taken atomic.Bool
 
 	canaryMu sync.Mutex
 	canary   canaryState
@@ -155,10 +155,12 @@ func (s *Sources) runStems(ctx context.Context, emit Emit, settle func()) error 
 		if st.err != nil {
 			continue
 		}
+		if !st.taken.CompareAndSwap(false, true) {
+			continue // closed meanwhile
+		}
 		st.loaded.Settle = settle
-		st.reading.Store(true)
 		g.Go(func() error {
-			defer st.reading.Store(false)
+			defer st.taken.Store(false)
 			if err := st.run(ctx, emit); err != nil {
 				return fmt.Errorf("%s: %w", st.name, err)
 			}

@@ -174,7 +174,7 @@ func (s *Sources) Close(detach bool) error {
 	var errs []error
 	for _, st := range s.stems {
 		// When the process ends, a reader that hangs in the kernel may still be running.
-		if !st.reading.Load() {
+		if st.taken.CompareAndSwap(false, true) {
 			errs = append(errs, st.loaded.Close())
 		}
 	}
