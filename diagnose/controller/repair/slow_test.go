@@ -105,55 +105,57 @@ func TestGoOnOfAnActionThatUsesUpItsPass(t *testing.T) {
 		state v1alpha1.ResultState
 	}{"within its time": {patience / 2, v1alpha1.ResultRunning}, "after it": {2 * patience, v1alpha1.ResultUnknown}} {
 		t.Run(name, func(t *testing.T) {
-			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "1"}}
-			api := fake.NewClientset(n)
-			api.PrependReactor("patch", "nodes", func(k8stesting.Action) (bool, runtime.Object, error) {
-				return true, nil, apierrors.NewInternalError(errors.New("webhook"))
+			synctest.Test(t, func(t *testing.T) {
+				n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "1"}}
+				api := fake.NewClientset(n)
+				api.PrependReactor("patch", "nodes", func(k8stesting.Action) (bool, runtime.Object, error) {
+					return true, nil, apierrors.NewInternalError(errors.New("webhook"))
+				})
+				now := began.Add(test.after)
+				config := &Config{Namespace: "system", Holder: "us", Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)}
+				actions, err := NewActions(api, *config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				set := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: "set"}}
+				set.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}, {ID: 1, Operation: "cordon"}}
+				d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "system", UID: "d"}, Spec: v1alpha1.DiagnosisSpec{OperationSet: "set", NodeName: "n"}}
+				d.Status.Phase = v1alpha1.PhaseRunning
+				d.Status.Results = []v1alpha1.Result{{ID: 1, Operation: "cordon", State: v1alpha1.ResultAwaitingApproval}}
+				p := &v1alpha1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.RemediationPolicySpec{Mode: v1alpha1.ModeEnforce}}
+				p.Status.Repairs = []v1alpha1.Repair{{Node: "n", Diagnosis: "d", Operation: "cordon", Holder: "us"}}
+				c := clientfake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(set, n.DeepCopy(), p).WithStatusSubresource(d, p).Build()
+				l := &look{d: d, now: now, reconciler: &reconciler{
+					client: c, live: c, actions: actions, builtins: catalog.All(operation.Host{}), counts: newCounts(), reporter: &reporter{recorder: silent{}}, config: config,
+					budget: &policy.Budget{Reader: c, Writer: c.Status(), Holder: "us", Now: config.Now},
+				}}
+				u, err := l.due(t.Context(), d, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				status := d.Status
+				status.Remediations = []v1alpha1.Remediation{{
+					ID: 1, PlanDigest: u.digest, Verb: v1alpha1.RemediationRun, Time: began,
+					Outcome: &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, StartTime: began, Holder: "us"},
+				}}
+				err = c.Create(t.Context(), d)
+				d.Status = status
+				if err = errors.Join(err, c.Status().Update(t.Context(), d)); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), passTimeout)
+				defer cancel()
+				retried := l.goOn(ctx, 1)
+				if ctx.Err() != nil {
+					t.Errorf("the pass has no time left: %v", ctx.Err())
+				}
+				if err := c.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+					t.Fatal(err)
+				}
+				if o := d.Status.Remediation(1).Outcome; o.State != test.state || (retried != nil) != (test.state == v1alpha1.ResultRunning) {
+					t.Errorf("%v, %+v", retried, o)
+				}
 			})
-			now := began.Add(test.after)
-			config := &Config{Namespace: "system", Holder: "us", Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)}
-			actions, err := NewActions(api, *config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			set := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: "set"}}
-			set.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}, {ID: 1, Operation: "cordon"}}
-			d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "system", UID: "d"}, Spec: v1alpha1.DiagnosisSpec{OperationSet: "set", NodeName: "n"}}
-			d.Status.Phase = v1alpha1.PhaseRunning
-			d.Status.Results = []v1alpha1.Result{{ID: 1, Operation: "cordon", State: v1alpha1.ResultAwaitingApproval}}
-			p := &v1alpha1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.RemediationPolicySpec{Mode: v1alpha1.ModeEnforce}}
-			p.Status.Repairs = []v1alpha1.Repair{{Node: "n", Diagnosis: "d", Operation: "cordon", Holder: "us"}}
-			c := clientfake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(set, n.DeepCopy(), p).WithStatusSubresource(d, p).Build()
-			l := &look{d: d, now: now, reconciler: &reconciler{
-				client: c, live: c, actions: actions, builtins: catalog.All(operation.Host{}), counts: newCounts(), reporter: &reporter{recorder: silent{}}, config: config,
-				budget: &policy.Budget{Reader: c, Writer: c.Status(), Holder: "us", Now: config.Now},
-			}}
-			u, err := l.due(t.Context(), d, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			status := d.Status
-			status.Remediations = []v1alpha1.Remediation{{
-				ID: 1, PlanDigest: u.digest, Verb: v1alpha1.RemediationRun, Time: began,
-				Outcome: &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, StartTime: began, Holder: "us"},
-			}}
-			err = c.Create(t.Context(), d)
-			d.Status = status
-			if err = errors.Join(err, c.Status().Update(t.Context(), d)); err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			retried := l.goOn(ctx, 1)
-			if ctx.Err() != nil {
-				t.Errorf("the pass has no time left: %v", ctx.Err())
-			}
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
-				t.Fatal(err)
-			}
-			if o := d.Status.Remediation(1).Outcome; o.State != test.state || (retried != nil) != (test.state == v1alpha1.ResultRunning) {
-				t.Errorf("%v, %+v", retried, o)
-			}
 		})
 	}
 }
