@@ -7,7 +7,7 @@ toolchain go1.26.10
 tool github.com/cilium/ebpf/cmd/bpf2go
 
 require (
-	cel.dev/cel-go v0.32.0
+	cel.dev/cel-go v0.33.2
 	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/cenkalti/backoff/v5 v5.0.3
 	github.com/cilium/ebpf v0.22.0

@@ -6,6 +6,7 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/checker"
 	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/interpreter"
@@ -82,8 +83,8 @@ func parsesAddress() []string {
 func addressCosts() cel.EnvOption {
 	estimate := func(e checker.CostEstimator, _ *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
 		size := checker.SizeEstimate{Max: event.MaxFieldText}
-		if len(args) > 0 {
-			size = *cmp.Or(args[0].ComputedSize(), e.EstimateSize(args[0]), &size)
+		if len(args) > 0 && !isPart(args[0].Expr()) {
+			size = sizeOf(e, args[0])
 		}
 		return &checker.CallEstimate{
 			CostEstimate: size.MultiplyByCostFactor(1).Add(checker.CostEstimate{Min: 1, Max: 1}),
@@ -95,6 +96,15 @@ func addressCosts() cel.EnvOption {
 		opts = append(opts, checker.OverloadCostEstimate(id, estimate))
 	}
 	return cel.CostEstimatorOptions(opts...)
+}
+
+// isPart reports whether an expression is one part of a field's split text, so not longer than a field.
+func isPart(e ast.Expr) bool {
+	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.Index {
+		return false
+	}
+	list := e.AsCall().Args()[0]
+	return list.Kind() == ast.CallKind && list.AsCall().FunctionName() == "split" && list.AsCall().Target().Kind() == ast.IdentKind
 }
 
 // addressTracking corrects the costs that an evaluation is charged.

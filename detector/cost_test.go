@@ -73,6 +73,9 @@ func (w writer) truth(depth int) string {
 		func() string { return fmt.Sprintf("(%s).contains(%s)", w.text(d), w.text(d)) },
 		func() string { return fmt.Sprintf("(%s).startsWith(%s)", w.text(d), w.text(d)) },
 		func() string { return fmt.Sprintf("(%s).matches('(a|b)*c?')", w.text(d)) },
+		func() string { return fmt.Sprintf("(%s).matches('^(?:a|b,){2,3}$')", w.text(d)) },
+		func() string { return fmt.Sprintf("isIP(%s)", w.text(d)) },
+		func() string { return fmt.Sprintf("isCIDR(%s[0])", w.list(d)) },
 		func() string { return fmt.Sprintf("(%s) == (%s)", w.text(d), w.text(d)) },
 		func() string { return fmt.Sprintf("(%s).indexOf(%s) >= 0", w.text(d), w.text(d)) },
 		func() string { return fmt.Sprintf("(%s).size() > 3", w.text(d)) },
@@ -100,16 +103,43 @@ func TestExpensiveExpressionsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for source, want := range map[string]string{
-		"log.text.replace('', log.text) == 'a'":           "too expensive: worst case 16",
-		"regex.replace(log.text, 'a*', log.text) == 'a'":  "too expensive: worst case 33",
-		"[log.text].map(x, x + x).join(log.text) == 'a'":  "too expensive: the length of its texts is unbounded",
-		"log.text.split(',').join(log.text) == 'a'":       "too expensive: worst case 16",
-		"log.text.contains(log.text)":                     "",
-		"log.text.replace('a', '').split(',').size() > 3": "",
+		"log.text.replace('', log.text) == 'a'":                         "too expensive: worst case 16",
+		"regex.replace(log.text, 'a*', log.text) == 'a'":                "too expensive: worst case 33",
+		"[log.text].map(x, x + x).join(log.text) == 'a'":                "too expensive: the length of its texts is unbounded",
+		"log.text.split(',').join(log.text) == 'a'":                     "too expensive: worst case 16",
+		"event.evidence.exists(x, isIP('%s'.format([event.evidence])))": "too expensive: the length of its texts is unbounded",
+		"isIP('%s'.format([event.evidence]))":                           "too expensive: the length of its texts is unbounded",
+		"[log.text + log.text].exists(x, isIP(x))":                      "",
+		"isIP(log.text) && isIP(log.text.split(' ')[2])":                "",
+		"log.text.contains(log.text)":                                   "",
+		"log.text.replace('a', '').split(',').size() > 3":               "",
 	} {
 		_, errs := c.compile(source)
 		if got := fmt.Sprint(errs); want == "" && len(errs) > 0 || !strings.Contains(got, want) {
 			t.Errorf("%s: %s, want %q", source, got, want)
+		}
+	}
+}
+
+// Counted repetitions once made the library panic, which ended the agent.
+func TestRegexWithCounts(t *testing.T) {
+	c, err := newCompiler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	act := newActivation()
+	act.ev = &event.Event{Kind: event.Log, Log: &event.LogData{Log: "{3}", Text: "app-123"}}
+	for _, source := range []string{
+		`log.text.matches("^app-[0-9]{3}$")`, `log.text.matches("^app-(?:1|2|3){1,3}$")`, `log.text.matches("^app-[0-9]" + log.name + "$")`,
+		`regex.replace(log.text, "[0-9]{2,}", "x") == "app-x"`, `regex.extractAll(log.text, "[0-9]{1}").size() == 3`,
+	} {
+		x, errs := c.compile(source)
+		if len(errs) > 0 {
+			t.Errorf("%s: %v", source, errs)
+			continue
+		}
+		if ok, err := x.test(act); !ok || err != nil {
+			t.Errorf("%s: %v, %v", source, ok, err)
 		}
 	}
 }

@@ -54,8 +54,14 @@ func newCompiler() (*compiler, error) {
 	return &compiler{env: env, variants: make(map[string]*compiler)}, nil
 }
 
-// compile parses, checks and plans one expression.
-func (c *compiler) compile(source string) (*expr, []exprError) {
+// compile parses, checks and plans one expression. A panic of the library becomes a mistake of the
+// expression: no rule may end the agent.
+func (c *compiler) compile(source string) (x *expr, mistakes []exprError) {
+	defer func() {
+		if p := recover(); p != nil {
+			x, mistakes = nil, []exprError{{0, fmt.Sprintf("can't be compiled: %v", p)}}
+		}
+	}()
 	if len(source) > maxExpr {
 		return nil, []exprError{{0, fmt.Sprintf("expression has %d bytes, at most %d are allowed", len(source), maxExpr)}}
 	}
@@ -70,7 +76,7 @@ func (c *compiler) compile(source string) (*expr, []exprError) {
 		}
 		return nil, out
 	}
-	x := &expr{out: checked.OutputType(), compared: make(map[string][]literal)}
+	x = &expr{out: checked.OutputType(), compared: make(map[string][]literal)}
 	x.inspect(c, checked.NativeRep())
 	x.direct = newDirect(c, checked.NativeRep())
 	if slices.ContainsFunc(x.fields, isPodLabels) {
