@@ -48,7 +48,27 @@ func TestWithoutPrograms(t *testing.T) {
 	// The log reports failed I/O while the program can't. Until it is read, the condition is Unknown.
 	a.condition("DiskUnhealthy", corev1.ConditionFalse, "DiskIsHealthy")
 	a.condition("ReadonlyFilesystem", corev1.ConditionFalse, "FilesystemIsNotReadOnly")
+	// Its lines on real faults take the programs' place, each fault as one problem.
+	for fault, reason := range map[string]string{"oom": "OOMKilling", "disk-error": "DiskIOError"} {
+		a.inject(fault)
+		counter := func() string {
+			_, body := a.get("/metrics")
+			_, rest, _ := strings.Cut(body, `problem_counter{reason="`+reason+`"} `)
+			count, _, _ := strings.Cut(rest, "\n")
+			return count
+		}
+		await.UntilShown(a, "one "+reason, time.Minute, func() (bool, string) { return counter() == "1", counter() })
+	}
 	a.healthy()
+}
+
+// inject provokes a real fault.
+func (a *agent) inject(fault string) {
+	a.Helper()
+	cmd := (&lacking{}).command(a, "inject", fault, "--count", "1", "--state-dir", a.TempDir(), "--targets-dir", a.targets, "--pin-root", a.pins)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		a.Fatalf("inject %s: %v\n%s", fault, err, out)
+	}
 }
 
 // With the hardened list of docs/capabilities.md, the agent only lacks what that page says.
@@ -65,10 +85,7 @@ func TestHardened(t *testing.T) {
 	}
 	// Real faults are detected: a kill at a memory limit, a refused connection.
 	for _, fault := range []string{"oom", "probe-refused"} {
-		cmd := (&lacking{}).command(t, "inject", fault, "--state-dir", t.TempDir(), "--targets-dir", a.targets, "--pin-root", a.pins)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("inject %s: %v\n%s", fault, err, out)
-		}
+		a.inject(fault)
 	}
 	for _, kind := range []string{"oomkill", "sockfail"} {
 		await.UntilShown(a, "event of "+kind, time.Minute, func() (bool, string) {
