@@ -1,9 +1,7 @@
 package logsource
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,29 +14,12 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // exceptionTrace is the setting for whether the kernel prints crashes.
 const exceptionTrace = "/proc/sys/debug/exception-trace"
-
-// crashing is a program that reads address 0: xor eax,eax; mov eax,[rax].
-func crashing() string {
-	const base, headers = 0x400000, 64 + 56
-	code := []byte{0x31, 0xc0, 0x8b, 0x00}
-	var b bytes.Buffer
-	b.WriteString("\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9)) // 64 bit, little endian
-	for _, v := range []any{
-		uint16(2), uint16(62), uint32(1), uint64(base + headers), uint64(64), uint64(0), // ET_EXEC, EM_X86_64
-		uint32(0), uint16(64), uint16(56), uint16(1), uint16(0), uint16(0), uint16(0),
-		uint32(1), uint32(5), uint64(0), uint64(base), uint64(base), // PT_LOAD, readable and executable
-		uint64(headers + len(code)), uint64(headers + len(code)), uint64(0x1000),
-	} {
-		_ = binary.Write(&b, binary.LittleEndian, v) // a buffer takes everything
-	}
-	b.Write(code)
-	return b.String()
-}
 
 // TestRealCrashForgesNothing checks crashes of real programs, as reported by this kernel, whose
 // names and files contain what only the kernel should print. Read from /dev/kmsg, each is a crash
@@ -72,7 +53,7 @@ func TestRealCrashForgesNothing(t *testing.T) {
 		{"XFS (loop0): Un", "mounting Filesystem"},
 	} {
 		dir := t.TempDir()
-		testprogram.Write(t, filepath.Join(dir, as.file), crashing())
+		testprogram.Write(t, filepath.Join(dir, as.file), string(fault.CrashProgram()))
 		path := filepath.Join(dir, as.file)
 		if as.name != as.file {
 			path = filepath.Join(dir, as.name)

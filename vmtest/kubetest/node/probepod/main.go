@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -42,6 +43,8 @@ func run(role string) error {
 		}
 	case "eat":
 		return eat()
+	case "crash":
+		return crash(os.Args[2:])
 	}
 	return fmt.Errorf("no such role: %q", role)
 }
@@ -114,4 +117,26 @@ func eat() error {
 		all = append(all, part)
 	}
 	return fmt.Errorf("nobody killed it at %d MiB", len(all))
+}
+
+// crash replaces this process by one that crashes, with the names of a process and a file.
+func crash(names []string) error {
+	if len(names) != 2 {
+		return fmt.Errorf("crash: want the names of a process and a file, have %q", names)
+	}
+	dir, err := os.MkdirTemp("/tmp", "crash")
+	if err != nil {
+		return err
+	}
+	path, file := filepath.Join(dir, names[0]), filepath.Join(dir, names[1])
+	if err := os.WriteFile(file, fault.CrashProgram(), 0o755); err != nil {
+		return err
+	}
+	if err := os.Symlink(names[1], path); err != nil {
+		return err
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}); err != nil {
+		return err
+	}
+	return syscall.Exec(path, []string{path}, nil)
 }
