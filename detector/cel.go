@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/checker"
+	"cel.dev/cel-go/common/cost"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/ext"
@@ -120,8 +120,8 @@ func celValue(v *event.Value, t event.FieldType) ref.Val {
 // sizes gives the cost estimator the maximum sizes of the fields.
 type sizes struct{}
 
-// EstimateSize implements checker.CostEstimator.
-func (sizes) EstimateSize(n checker.AstNode) *checker.SizeEstimate {
+// EstimateSize implements cost.Estimator.
+func (sizes) EstimateSize(n cost.AstNode) *cost.SizeEstimate {
 	path := n.Path()
 	if len(path) == 0 {
 		return nil
@@ -132,21 +132,21 @@ func (sizes) EstimateSize(n checker.AstNode) *checker.SizeEstimate {
 	case f == nil:
 		return nil
 	case f.Type == event.TypeStringList && len(path) == 1:
-		return &checker.SizeEstimate{Max: event.MaxFieldList}
+		return &cost.SizeEstimate{Max: event.MaxFieldList}
 	case f.Type == event.TypeStringMap && len(path) == 1:
-		return &checker.SizeEstimate{Max: event.MaxPodLabels}
+		return &cost.SizeEstimate{Max: event.MaxPodLabels}
 	case f.Type == event.TypeStringMap:
-		return &checker.SizeEstimate{Max: event.MaxLabelName} // values are shorter
+		return &cost.SizeEstimate{Max: event.MaxLabelName} // values are shorter
 	}
-	return &checker.SizeEstimate{Max: event.MaxFieldText}
+	return &cost.SizeEstimate{Max: event.MaxFieldText}
 }
 
-// EstimateCallCost implements checker.CostEstimator.
-func (sizes) EstimateCallCost(function, _ string, _ *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
+// EstimateCallCost implements cost.Estimator.
+func (sizes) EstimateCallCost(function, _ string, _ *cost.AstNode, args []cost.AstNode) *cost.CallEstimate {
 	switch function {
 	case bytesFunction, durationFunction:
 	case labelFunction:
-		return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: 1, Max: 1}, ResultSize: &checker.SizeEstimate{Max: event.MaxLabelValue}}
+		return &cost.CallEstimate{CostEstimate: cost.Estimate{Min: 1, Max: 1}, ResultSize: &cost.SizeEstimate{Max: event.MaxLabelValue}}
 	case "string":
 		// The text of a number, time or boolean is short; CEL assumes no bound.
 		if len(args) != 1 || args[0].Type().Kind() == types.StringKind || args[0].Type().Kind() == types.BytesKind {
@@ -155,8 +155,8 @@ func (sizes) EstimateCallCost(function, _ string, _ *checker.AstNode, args []che
 	default:
 		return nil
 	}
-	return &checker.CallEstimate{
-		CostEstimate: checker.CostEstimate{Min: 1, Max: 1},
-		ResultSize:   &checker.SizeEstimate{Max: 40},
+	return &cost.CallEstimate{
+		CostEstimate: cost.Estimate{Min: 1, Max: 1},
+		ResultSize:   &cost.SizeEstimate{Max: 40},
 	}
 }

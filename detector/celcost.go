@@ -4,12 +4,11 @@ import (
 	"cmp"
 
 	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/checker"
 	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/cost"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
-	"cel.dev/cel-go/interpreter"
 
 	"github.com/kernosis/kernosis/collector/event"
 )
@@ -18,39 +17,39 @@ import (
 // that list elements are single characters and that a pattern never matches the empty text.
 func textCosts() cel.EnvOption {
 	return cel.CostEstimatorOptions(
-		checker.OverloadCostEstimate("regex_replace_string_string_string", regexReplaceCost),
-		checker.OverloadCostEstimate("regex_replace_string_string_string_int", regexReplaceCost),
-		checker.OverloadCostEstimate("string_split_string", splitCost),
-		checker.OverloadCostEstimate("string_split_string_int", splitCost),
-		checker.OverloadCostEstimate("list_join", joinCost),
-		checker.OverloadCostEstimate("list_join_string", joinCost),
+		cost.OverloadCostEstimate("regex_replace_string_string_string", regexReplaceCost),
+		cost.OverloadCostEstimate("regex_replace_string_string_string_int", regexReplaceCost),
+		cost.OverloadCostEstimate("string_split_string", splitCost),
+		cost.OverloadCostEstimate("string_split_string_int", splitCost),
+		cost.OverloadCostEstimate("list_join", joinCost),
+		cost.OverloadCostEstimate("list_join_string", joinCost),
 	)
 }
 
 // regexReplaceCost allows for a replacement at each byte, in which two bytes such as \1 may
 // expand to the whole text.
-func regexReplaceCost(e checker.CostEstimator, _ *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
+func regexReplaceCost(e cost.Estimator, _ *cost.AstNode, args []cost.AstNode) *cost.CallEstimate {
 	text, pattern, replacement := sizeOf(e, args[0]), sizeOf(e, args[1]), sizeOf(e, args[2])
 	result := text.Add(exactly(1)).Multiply(replacement).Multiply(exactly(2)).Add(text)
 	search := text.Add(exactly(1)).MultiplyByCostFactor(0.1).Multiply(pattern.Add(exactly(1)).MultiplyByCostFactor(0.25))
-	return &checker.CallEstimate{CostEstimate: search.Add(result.AsCost()).Add(exactly(1).AsCost()), ResultSize: atMost(result)}
+	return &cost.CallEstimate{CostEstimate: search.Add(result.AsCost()).Add(exactly(1).AsCost()), ResultSize: atMost(result)}
 }
 
 // splitCost allows for the one element that an empty text yields.
-func splitCost(e checker.CostEstimator, target *checker.AstNode, _ []checker.AstNode) *checker.CallEstimate {
+func splitCost(e cost.Estimator, target *cost.AstNode, _ []cost.AstNode) *cost.CallEstimate {
 	text := sizeOf(e, *target)
 	list := text.Add(exactly(1))
-	return &checker.CallEstimate{CostEstimate: text.MultiplyByCostFactor(0.1).Add(list.AsCost()).Add(exactly(12).AsCost()), ResultSize: atMost(list)}
+	return &cost.CallEstimate{CostEstimate: text.MultiplyByCostFactor(0.1).Add(list.AsCost()).Add(exactly(12).AsCost()), ResultSize: atMost(list)}
 }
 
 // joinCost bounds the elements of a list that is a field by the longest field text, and those of a
 // split text by the text. For other lists it has no bound.
-func joinCost(e checker.CostEstimator, target *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
+func joinCost(e cost.Estimator, target *cost.AstNode, args []cost.AstNode) *cost.CallEstimate {
 	list, separator := sizeOf(e, *target), exactly(0)
 	if len(args) > 0 {
 		separator = sizeOf(e, args[0])
 	}
-	all := checker.UnknownSizeEstimate()
+	all := cost.UnknownSizeEstimate()
 	switch x := (*target).Expr(); {
 	case x.Kind() == ast.CallKind && x.AsCall().FunctionName() == "split":
 		all = list
@@ -58,16 +57,16 @@ func joinCost(e checker.CostEstimator, target *checker.AstNode, args []checker.A
 		all = list.Multiply(exactly(event.MaxFieldText))
 	}
 	result := all.Add(list.Multiply(separator))
-	return &checker.CallEstimate{CostEstimate: result.AsCost().Add(list.AsCost()).Add(exactly(2).AsCost()), ResultSize: atMost(result)}
+	return &cost.CallEstimate{CostEstimate: result.AsCost().Add(list.AsCost()).Add(exactly(2).AsCost()), ResultSize: atMost(result)}
 }
 
-func exactly(n uint64) checker.SizeEstimate { return checker.SizeEstimate{Min: n, Max: n} }
+func exactly(n uint64) cost.SizeEstimate { return cost.SizeEstimate{Min: n, Max: n} }
 
-func atMost(s checker.SizeEstimate) *checker.SizeEstimate { return &checker.SizeEstimate{Max: s.Max} }
+func atMost(s cost.SizeEstimate) *cost.SizeEstimate { return &cost.SizeEstimate{Max: s.Max} }
 
 // sizeOf returns how long a value can be; unbounded if there is no estimate.
-func sizeOf(e checker.CostEstimator, n checker.AstNode) checker.SizeEstimate {
-	unknown := checker.UnknownSizeEstimate()
+func sizeOf(e cost.Estimator, n cost.AstNode) cost.SizeEstimate {
+	unknown := cost.UnknownSizeEstimate()
 	return *cmp.Or(n.ComputedSize(), e.EstimateSize(n), &unknown)
 }
 
@@ -81,19 +80,19 @@ func parsesAddress() []string {
 
 // addressCosts corrects the estimated worst cases.
 func addressCosts() cel.EnvOption {
-	estimate := func(e checker.CostEstimator, _ *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
-		size := checker.SizeEstimate{Max: event.MaxFieldText}
+	estimate := func(e cost.Estimator, _ *cost.AstNode, args []cost.AstNode) *cost.CallEstimate {
+		size := cost.SizeEstimate{Max: event.MaxFieldText}
 		if len(args) > 0 && !isPart(args[0].Expr()) {
 			size = sizeOf(e, args[0])
 		}
-		return &checker.CallEstimate{
-			CostEstimate: size.MultiplyByCostFactor(1).Add(checker.CostEstimate{Min: 1, Max: 1}),
-			ResultSize:   &checker.SizeEstimate{Min: 1, Max: 16}, // bytes of an address
+		return &cost.CallEstimate{
+			CostEstimate: size.MultiplyByCostFactor(1).Add(cost.Estimate{Min: 1, Max: 1}),
+			ResultSize:   &cost.SizeEstimate{Min: 1, Max: 16}, // bytes of an address
 		}
 	}
-	var opts []checker.CostOption
+	var opts []cost.Option
 	for _, id := range parsesAddress() {
-		opts = append(opts, checker.OverloadCostEstimate(id, estimate))
+		opts = append(opts, cost.OverloadCostEstimate(id, estimate))
 	}
 	return cel.CostEstimatorOptions(opts...)
 }
@@ -110,15 +109,15 @@ func isPart(e ast.Expr) bool {
 // addressTracking corrects the costs that an evaluation is charged.
 func addressTracking() cel.ProgramOption {
 	track := func(args []ref.Val, _ ref.Val) *uint64 {
-		cost := uint64(1)
+		units := uint64(1)
 		if s, ok := args[len(args)-1].(types.String); ok {
-			cost += uint64(len(s))
+			units += uint64(len(s))
 		}
-		return &cost
+		return &units
 	}
-	var opts []interpreter.CostTrackerOption
+	var opts []cost.TrackerOption
 	for _, id := range parsesAddress() {
-		opts = append(opts, interpreter.OverloadCostTracker(id, track))
+		opts = append(opts, cost.OverloadTracker(id, track))
 	}
 	return cel.CostTrackerOptions(opts...)
 }
