@@ -101,17 +101,20 @@ func (l *diskLab) end(t *testing.T) {
 // run provokes a fault and fails the test if a report of the agent is wrong.
 func (l *diskLab) run(t *testing.T, f *diskFault) {
 	t.Helper()
+	for of, now := f, time.Now(); of != nil; of = of.below {
+		of.since = now
+	}
 	sectors := l.provoke(t, f)
 	for ; f != nil; f = f.below {
 		rules := f.rules()
 		entries := l.agent.WaitIn(t, "end of the errors of "+f.device, 90*time.Second, func(entries []journal.Entry) bool {
 			return len(f.events(entries)) >= f.before+len(sectors) && !slices.ContainsFunc(rules, func(rule string) bool {
-				states := agenttest.States(entries, rule, f.isSubject)
+				states := agenttest.States(f.own(entries), rule, f.isSubject)
 				return len(states) == 0 || states[len(states)-1] != problem.Resolved
 			})
 		})
 		f.checkEvents(t, entries, sectors, l.owner)
-		f.checkProblems(t, entries, rules[0])
+		f.checkProblems(t, f.own(entries), rules[0])
 		f.checkHealth(t, entries, slices.Contains(rules, unhealthyRule))
 	}
 }

@@ -26,6 +26,7 @@ type diskFault struct {
 	mount   event.Mount
 	before  int        // number of faults until the agent was known to be ready
 	below   *diskFault // the device that causes the fault; nil for the device itself
+	since   time.Time  // before it, another row's device may have had the name
 }
 
 const unhealthyRule = "disk-unhealthy"
@@ -47,9 +48,14 @@ func (f *diskFault) isSubject(p *problem.Problem) bool {
 
 // events returns the errors of the device except those of read-ahead, which no task waits for.
 func (f *diskFault) events(entries []journal.Entry) []*event.Event {
-	return slices.DeleteFunc(agenttest.Events(entries, event.DiskIO), func(ev *event.Event) bool {
+	return slices.DeleteFunc(agenttest.Events(f.own(entries), event.DiskIO), func(ev *event.Event) bool {
 		return ev.Device.Name != f.device || ev.DiskIO.ReadAhead
 	})
+}
+
+// own returns the entries since the device has its name.
+func (f *diskFault) own(entries []journal.Entry) []journal.Entry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e journal.Entry) bool { return e.Now.Before(f.since) })
 }
 
 func (f *diskFault) checkEvents(t *testing.T, entries []journal.Entry, sectors []uint64, owner string) {
@@ -105,7 +111,7 @@ func (f *diskFault) checkProblems(t *testing.T, entries []journal.Entry, rule st
 // checkHealth requires that the device is unhealthy from the fifth error to the end, or never.
 func (f *diskFault) checkHealth(t *testing.T, entries []journal.Entry, unhealthy bool) {
 	t.Helper()
-	all := problems(entries, unhealthyRule, f.isSubject)
+	all := problems(f.own(entries), unhealthyRule, f.isSubject)
 	if !unhealthy {
 		if len(all) > 0 {
 			t.Errorf("no ill health of its own: %+v", all[0])
@@ -116,7 +122,7 @@ func (f *diskFault) checkHealth(t *testing.T, entries []journal.Entry, unhealthy
 		t.Errorf("ill health: %+v, want it from the fifth error on, and its end", all)
 	}
 	for i := range entries {
-		if len(problems(entries[i:i+1], unhealthyRule, f.isSubject)) == 0 {
+		if entries[i].Now.Before(f.since) || len(problems(entries[i:i+1], unhealthyRule, f.isSubject)) == 0 {
 			continue
 		}
 		if status := agenttest.Condition(entries[:i+1], "DiskUnhealthy").Status; status != problem.True {
