@@ -144,10 +144,11 @@ func (h host) disksToLookAt(device string) (disks, unseen []string, err error) {
 			return nil, nil, fmt.Errorf("list disks: %w", err)
 		}
 		for _, name := range all {
-			if off(name) {
-				unseen = append(unseen, name+" (queue/iostats is 0)")
-			} else {
+			switch {
+			case !off(name):
 				disks = append(disks, name)
+			case !strings.HasPrefix(name, "zram"): // that is memory, which does not stall
+				unseen = append(unseen, name+" (queue/iostats is 0)")
 			}
 		}
 		switch {

@@ -178,4 +178,12 @@ func TestCheckDiskStalledWithoutCounters(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
+	// A zram without counters is memory.
+	files["/sys/devices/sdb/stat"], files["/sys/devices/sdc/queue/iostats"] = idle, "1\n"
+	files["/sys/devices/zram0/dev"], files["/sys/devices/zram0/stat"], files["/sys/devices/zram0/queue/iostats"] = "251:0\n", idle, "0\n"
+	files["/sys/block/zram0"], files["/sys/class/block/zram0"] = "-> ../devices/zram0", "-> ../../devices/zram0"
+	_, _, err = operationtest.Perform(t, CheckDiskStalled(operationtest.HostOf(t, files)), parameters)
+	if _, no := errors.AsType[*operation.Refuted](err); !no {
+		t.Errorf("beside a zram: %v", err)
+	}
 }
