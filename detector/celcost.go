@@ -2,6 +2,7 @@ package detector
 
 import (
 	"cmp"
+	"strings"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
@@ -103,7 +104,11 @@ func isPart(e ast.Expr) bool {
 		return false
 	}
 	list := e.AsCall().Args()[0]
-	return list.Kind() == ast.CallKind && list.AsCall().FunctionName() == "split" && list.AsCall().Target().Kind() == ast.IdentKind
+	if list.Kind() != ast.CallKind || list.AsCall().FunctionName() != "split" {
+		return false
+	}
+	text := list.AsCall().Target()
+	return text.Kind() == ast.IdentKind && (strings.HasPrefix(text.AsIdent(), matchPrefix) || event.FieldByName(text.AsIdent()) != nil)
 }
 
 // addressTracking corrects the costs that an evaluation is charged.

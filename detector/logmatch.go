@@ -200,8 +200,9 @@ func (e *Engine) news(ev *event.Event, hits []logpattern.Hit) ([]logpattern.Hit,
 	return e.newHits(ev, hits, id, e.recent.has(id))
 }
 
-// newHits does so for the line with the identity id; seen says that it was remembered. Each rule
-// gets a kernel message once, although a log that the rule does not read may have had it first.
+// newHits is [Engine.news] of a line whose identity is known; seen: the line was remembered before.
+// Each rule gets a kernel message once, although a log that the rule does not read may have had it
+// first.
 func (e *Engine) newHits(ev *event.Event, hits []logpattern.Hit, id uint64, seen bool) ([]logpattern.Hit, lineID) {
 	ids := lineID{line: id}
 	if !kernelMessage(ev) {

@@ -87,7 +87,7 @@ func newSockLab(t *testing.T, a *agenttest.Agent, kernel *bpf.Kernel, family soc
 	// ICMP errors are limited by namespace and, in bursts, for the whole machine. Neither applies to
 	// messages that the mask omits.
 	l.target.Sysctl("net/ipv4/icmp_ratemask", "0")
-	l.target.Sysctl("net/ipv6/icmp/ratemask", "255") // not that of an error
+	l.target.Sysctl("net/ipv6/icmp/ratemask", "255") // a type that no error has
 	// Kernels without the enum (before v5.17) report no reasons.
 	names, err := kernel.EnumNames("skb_drop_reason")
 	if err != nil {

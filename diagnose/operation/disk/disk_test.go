@@ -201,6 +201,17 @@ func keepKernelLog(t *testing.T, h operation.Host, lines ...string) {
 	}
 }
 
+// wantErrors checks the kinds of errors of a disk in the kernel's log.
+func wantErrors(t *testing.T, device string, lines []string, want string) {
+	t.Helper()
+	h := operationtest.HostOf(t, map[string]string{"/dev/null": ""})
+	keepKernelLog(t, h, lines...)
+	out, _ := operationtest.Succeed(t, DiskErrors(h), map[string]string{"device": device})
+	if got := out.Results["logErrorKinds"]; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // An attached disk may get the name of a removed one. Its log begins with the line of its capacity,
 // which the kernel also logs when a disk is resized.
 func TestErrorsOfAnEarlierDisk(t *testing.T) {
@@ -225,12 +236,7 @@ func TestErrorsOfAnEarlierDisk(t *testing.T) {
 		"another disk's attach":        {[]string{ioError, capacity, others, "sd 3:0:0:0: [sdc] Attached SCSI disk"}, "I/O=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := operationtest.HostOf(t, map[string]string{"/dev/null": ""})
-			keepKernelLog(t, h, c.lines...)
-			out, _ := operationtest.Succeed(t, DiskErrors(h), map[string]string{"device": "sdb"})
-			if got := out.Results["logErrorKinds"]; got != c.want {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
+			wantErrors(t, "sdb", c.lines, c.want)
 		})
 	}
 }
@@ -254,12 +260,7 @@ func TestErrorsOfAnEarlierVirtioDisk(t *testing.T) {
 		"another disk":    {[]string{attached, ioError, others}, "I/O=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := operationtest.HostOf(t, map[string]string{"/dev/null": ""})
-			keepKernelLog(t, h, c.lines...)
-			out, _ := operationtest.Succeed(t, DiskErrors(h), map[string]string{"device": "vdb"})
-			if got := out.Results["logErrorKinds"]; got != c.want {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
+			wantErrors(t, "vdb", c.lines, c.want)
 		})
 	}
 }
