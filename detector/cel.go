@@ -53,7 +53,7 @@ func newEnv() (*cel.Env, error) {
 		cel.ParserExpressionSizeLimit(maxExpr),
 		cel.ExpressionNodeLimit(4 * maxExpr),
 		cel.RegexProgramSizeLimit(maxRegexProgram),
-		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals(),
+		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), fixedPatterns{},
 			cel.ValidateComprehensionNestingLimit(2)),
 		cel.Function(bytesFunction, cel.Overload("human_bytes_int", []*cel.Type{cel.IntType}, cel.StringType,
 			cel.UnaryBinding(func(v ref.Val) ref.Val { return types.String(display.Bytes(int64(v.(types.Int)))) }))),

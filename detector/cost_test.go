@@ -129,9 +129,9 @@ func TestRegexWithCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	act := newActivation()
-	act.ev = &event.Event{Kind: event.Log, Log: &event.LogData{Log: "{3}", Text: "app-123"}}
+	act.ev = &event.Event{Kind: event.Log, Log: &event.LogData{Text: "app-123"}}
 	for _, source := range []string{
-		`log.text.matches("^app-[0-9]{3}$")`, `log.text.matches("^app-(?:1|2|3){1,3}$")`, `log.text.matches("^app-[0-9]" + log.name + "$")`,
+		`log.text.matches("^app-[0-9]{3}$")`, `log.text.matches("^app-(?:1|2|3){1,3}$")`,
 		`regex.replace(log.text, "[0-9]{2,}", "x") == "app-x"`, `regex.extractAll(log.text, "[0-9]{1}").size() == 3`,
 	} {
 		x, errs := c.compile(source)
@@ -141,6 +141,35 @@ func TestRegexWithCounts(t *testing.T) {
 		}
 		if ok, err := x.test(act); !ok || err != nil {
 			t.Errorf("%s: %v, %v", source, ok, err)
+		}
+	}
+}
+
+// Patterns from an event used to be accepted, and failed or were cut off on some lines.
+func TestPatternsAreFixed(t *testing.T) {
+	c, err := newCompiler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for source, want := range map[string]string{
+		`log.text.matches(log.text)`:                                           "20: the pattern of matches must be one text in quotes",
+		`matches(log.text, log.name)`:                                          "21: the pattern of matches must",
+		`log.text.matches("^a" + log.name)`:                                    "22: the pattern of matches must",
+		`['a', 'b'].exists(x, log.text.matches(x))`:                            "38: the pattern of matches must",
+		`regex.extract(log.text, log.name).hasValue()`:                         "27: the pattern of regex.extract must",
+		`regex.extractAll(log.text, log.name).size() > 1`:                      "30: the pattern of regex.extractAll must",
+		`regex.replace(log.text, log.name, "x") == "x"`:                        "27: the pattern of regex.replace must",
+		`matches(log.text, "(")`:                                               "18: the pattern of matches is invalid: error parsing regexp: missing closing )",
+		`regex.replace(log.text, "a)", "x") == "x"`:                            "24: the pattern of regex.replace is invalid",
+		`"a-1".matches("^a") && regex.replace("a", "a", log.text) == log.name`: "",
+	} {
+		_, errs := c.compile(source)
+		got := ""
+		for _, e := range errs {
+			got += fmt.Sprintf("%d: %s", e.offset, e.msg)
+		}
+		if want == "" && got != "" || !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", source, got, want)
 		}
 	}
 }
