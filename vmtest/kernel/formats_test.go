@@ -70,6 +70,16 @@ func TestShippedPatternsAreOfSomeKernel(t *testing.T) {
 
 func formats(t *testing.T, lines []string) *lint.Formats {
 	t.Helper()
+	f, err := lint.ReadFormats(matrixStrings(t), lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// matrixStrings reads the strings of all kernels of the matrix that are fetched.
+func matrixStrings(t *testing.T) io.Reader {
+	t.Helper()
 	dir, err := CacheDir()
 	if err != nil {
 		t.Fatal(err)
@@ -107,11 +117,7 @@ func formats(t *testing.T, lines []string) *lint.Formats {
 		}
 		t.Skip(text)
 	}
-	f, err := lint.ReadFormats(io.MultiReader(files...), lines)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+	return io.MultiReader(files...)
 }
 
 // ruleTests returns the lines in the shipped rules' tests.

@@ -18,15 +18,16 @@ import (
 const minString = 6
 
 // kernelStrings returns the path of a file with the printable strings of the kernel and its
-// modules, one per line, including the format strings. The file is created once, because extracting
-// them takes ten seconds and more, and removed with the image.
+// modules, one per line, including the format strings, each after its log level as KERN_SOH and a
+// digit or letter. The file is created once, because extracting them takes ten seconds and more, and removed
+// with the image.
 func kernelStrings(t *testing.T, i Image) (path string) {
 	t.Helper()
-	path = filepath.Join(filepath.Dir(i.Vmlinuz), "strings")
+	path = filepath.Join(filepath.Dir(i.Vmlinuz), "formats")
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), "strings.*")
+	tmp, err := os.CreateTemp(filepath.Dir(path), "formats.*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,21 +111,27 @@ func contents(t *testing.T, modules []string) []byte {
 }
 
 // printable writes the strings in data that may be formats: those with a space or a conversion. A
-// newline in a format starts a new line of the output; the log level before the format (KERN_SOH
-// and a digit) is omitted.
+// newline in a format starts a new line of the output.
 func printable(data []byte, out *bufio.Writer) {
+	var level []byte
 	for len(data) > 0 {
 		n := 0
 		for n < len(data) && (data[n] >= ' ' && data[n] <= '~' || data[n] == '\t') {
 			n++
 		}
 		if n >= minString && bytes.ContainsAny(data[:n], " %") {
+			out.Write(level)
 			out.Write(data[:n])
 			out.WriteByte('\n')
 		}
-		if n < len(data) && data[n] == 1 {
+		level = nil
+		if n+1 < len(data) && data[n] == soh && bytes.IndexByte([]byte("01234567cd"), data[n+1]) >= 0 {
+			level = data[n : n+2]
 			n++
 		}
 		data = data[min(n+1, len(data)):]
 	}
 }
+
+// soh is KERN_SOH: the level of a message follows.
+const soh = 1
