@@ -87,11 +87,11 @@ func trim(d *v1alpha1.Diagnosis) {
 	if d.Spec.TargetSelector == nil { // otherwise its children inherit them
 		d.Labels, d.Annotations = ownKeys(d.Labels), ownKeys(d.Annotations)
 	}
+	d.Status.Artifacts, d.Status.FailedPaths = nil, nil
 	ended := d.Status.Completed()
 	if !ended && (len(d.Status.Remediations) > 0 || d.Status.AwaitingApproval() != nil) {
 		return // plans are made from results
 	}
-	d.Status.Artifacts, d.Status.FailedPaths = nil, nil
 	if ended {
 		for i := range d.Status.Results {
 			res := &d.Status.Results[i]

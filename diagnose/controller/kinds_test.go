@@ -46,8 +46,8 @@ func TestTrim(t *testing.T) {
 			if _, err := trimDiagnosis(d); err != nil {
 				t.Fatal(err)
 			}
-			values := len(d.Status.Results) > 0 && d.Status.Results[0].Values != nil && d.Status.Artifacts != nil && d.Status.FailedPaths != nil
-			if len(d.Labels) != c.labels || len(d.Annotations) != c.labels || len(d.Spec.Parameters) != c.parameters || len(d.Status.Results) != c.results || values != c.values || d.ManagedFields != nil {
+			values := len(d.Status.Results) > 0 && d.Status.Results[0].Values != nil
+			if len(d.Labels) != c.labels || len(d.Annotations) != c.labels || len(d.Spec.Parameters) != c.parameters || len(d.Status.Results) != c.results || values != c.values || d.ManagedFields != nil || d.Status.Artifacts != nil || d.Status.FailedPaths != nil {
 				t.Errorf("%+v\n%+v", d.ObjectMeta, d)
 			}
 		})

@@ -168,8 +168,8 @@ func (m *Matcher) template(errs *Errors) {
 	if s.KubernetesEventTemplate != nil {
 		given = append(given, "kubernetesEventTemplate")
 		m.source, m.event = SourceEvent, compileEvent(s.KubernetesEventTemplate, errs)
-		if r := &s.KubernetesEventTemplate.Regexp; r.Namespace == "" && (r.Source == nil || r.Source.Component == "") {
-			m.warnings.wrong(field+".kubernetesEventTemplate.regexp", Untrusted, "names neither namespace nor source.component: any client that may create Events in some namespace can start it")
+		if r := &s.KubernetesEventTemplate.Regexp; r.Namespace == "" && (m.spec.NodeName != "" || m.spec.TargetSelector != nil) {
+			m.warnings.wrong(field+".kubernetesEventTemplate.regexp", Untrusted, "names no namespace: any client that may create Events in some namespace can start it on these nodes, in the name of any source")
 		}
 	}
 	if s.CronTemplate != nil {

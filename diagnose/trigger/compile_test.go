@@ -125,6 +125,21 @@ func TestWhatHasNoEffect(t *testing.T) {
 	}
 }
 
+// An Event may be anybody's, and nodeName is not a choice of the Event.
+func TestEventsOnGivenNodes(t *testing.T) {
+	for spec, warned := range map[string]bool{
+		`{operationSet: s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: a}}}}`:                                               false,
+		`{operationSet: s, nodeName: n7, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: a, source: {component: ^kubelet$}}}}}`: true,
+		`{operationSet: s, targetSelector: {nodeNames: [n7]}, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: a}}}}`:            true,
+		`{operationSet: s, nodeName: n7, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: a, namespace: ^default$}}}}`:           false,
+	} {
+		w := compile(t, newTrigger(t, "t", spec)).Warnings()
+		if (len(w) > 0) != warned || warned && w[0].Reason != trigger.Untrusted {
+			t.Errorf("%s: %v", spec, w)
+		}
+	}
+}
+
 func TestScheduleBeyondTheRateLimit(t *testing.T) {
 	for spec, warned := range map[string]bool{
 		`{operationSet: s, nodeName: n7, sourceTemplate: {cronTemplate: {schedule: "* * * * *"}}}`:                                      true,

@@ -37,8 +37,9 @@ func (m *eventMatcher) matches(ev *corev1.Event) bool {
 		matches(m.message, ev.Message) && matches(m.component, component(ev)) && matches(m.host, ev.Source.Host)
 }
 
-// believes reports whether the contents of an Event are trusted to choose a node. Whoever may
-// create Events in a namespace can write them in anybody's name. A Trigger that matches namespaces
+// believes reports whether the contents of an Event are trusted to choose a node, or a pod of another
+// namespace. Whoever may create Events in a namespace can write them in anybody's name, about any
+// object. A Trigger that matches namespaces
 // thereby says which it trusts; the cluster's own namespaces are trusted.
 func (m *eventMatcher) believes(ev *corev1.Event) bool {
 	return m != nil && m.namespace != nil || ev.Namespace == corev1.NamespaceDefault || ev.Namespace == metav1.NamespaceSystem
@@ -127,12 +128,12 @@ func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurr
 		cause: "Event " + ev.Namespace + "/" + ev.Name + " of " + component(ev) + " about " + about + ", " + ev.Reason + ": " + ev.Message,
 	}
 	p := &parameters{values: v1alpha1.Parameters{}}
-	core := of.APIVersion == "" || of.APIVersion == "v1"
+	core, believed := of.APIVersion == "" || of.APIVersion == "v1", m.event.believes(ev)
 	switch {
-	case core && of.Kind == "Node":
+	case core && of.Kind == "Node" && believed:
 		// Components disagree on what a Node's UID is.
 		o.subject, o.target.node = "node "+of.Name, of.Name
-	case core && of.Kind == "Pod" && of.Namespace != "" && of.Name != "":
+	case core && of.Kind == "Pod" && of.Namespace != "" && of.Name != "" && (believed || of.Namespace == ev.Namespace):
 		pod := Pod{Namespace: of.Namespace, Name: of.Name, UID: string(of.UID), Node: ev.Source.Host, Container: ContainerOf(of.FieldPath)}
 		there, gone := known.pod(pod.Namespace, pod.Name)
 		same := there != nil && (there.UID == "" || of.UID == "" || there.UID == pod.UID)
@@ -142,7 +143,7 @@ func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurr
 			// node's agent. Controllers may run anywhere.
 			o.elsewhere = component(ev) == agentComponent && pod.Node != there.Node
 			pod.Node, pod.UID = there.Node, cmp.Or(pod.UID, there.UID)
-		case m.event.believes(ev):
+		case believed:
 			// A pod that is gone can still be diagnosed on the node that the Event names.
 			o.podGone = gone && pod.Node == ""
 		default: // node and UID may be made up
@@ -154,7 +155,7 @@ func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurr
 		o.target = target{node: pod.Node, pod: &v1alpha1.PodReference{Namespace: pod.Namespace, Name: pod.Name, Container: pod.Container}}
 		o.about = pod.Namespace + "/" + pod.Name
 		p.pod(&pod)
-	case m.event.believes(ev):
+	case believed:
 		o.target.node = ev.Source.Host
 	}
 	p.exact("node", o.target.node)

@@ -126,9 +126,13 @@ func TestTargetsOfEvents(t *testing.T) {
 		node, pod    string
 		why          string
 	}{
-		"a node":                {of: corev1.ObjectReference{Kind: "Node", Name: "n9", UID: "n9"}, host: "n3", node: "n9"},
-		"a node of another API": {of: corev1.ObjectReference{APIVersion: "x.io/v1", Kind: "Node", Name: "n9"}, host: "n3", in: "default", node: "n3"},
-		"a host that a user of a namespace names": {of: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: "shop", Name: "web"}, host: "n3", why: trigger.WithheldNoTarget},
+		"a node": {of: corev1.ObjectReference{Kind: "Node", Name: "n9", UID: "n9"}, host: "n3", in: "default", node: "n9"},
+		"a node that a user of a namespace names":   {of: corev1.ObjectReference{Kind: "Node", Name: "n9", UID: "n9"}, host: "n3", why: trigger.WithheldNoTarget},
+		"a node, in that user's own namespace":      {of: corev1.ObjectReference{Kind: "Node", Namespace: "shop", Name: "n9"}, why: trigger.WithheldNoTarget},
+		"another user's pod":                        {of: corev1.ObjectReference{Kind: "Pod", Namespace: "bank", Name: "web-1"}, host: "n3", why: trigger.WithheldNoTarget},
+		"another namespace's pod, by the cluster's": {of: corev1.ObjectReference{Kind: "Pod", Namespace: "bank", Name: "web-1"}, host: "n3", in: "kube-system", node: "n3", pod: "bank/web-1"},
+		"a node of another API":                     {of: corev1.ObjectReference{APIVersion: "x.io/v1", Kind: "Node", Name: "n9"}, host: "n3", in: "default", node: "n3"},
+		"a host that a user of a namespace names":   {of: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: "shop", Name: "web"}, host: "n3", why: trigger.WithheldNoTarget},
 		"a pod":                  {of: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1"}, host: "n3", node: "n3", pod: "shop/web-1"},
 		"a pod, by a controller": {of: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1"}, pod: "shop/web-1"},
 		"something else":         {of: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: "kube-system", Name: "web"}, host: "n3", in: "kube-system", node: "n3"},

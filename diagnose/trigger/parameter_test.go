@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -43,6 +44,7 @@ func TestSourcesSetWhatTheySay(t *testing.T) {
 	maps.Copy(values, probed)
 	have[SourceProblem] = slices.Collect(maps.Keys(values))
 	ev := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: "n"},
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "n", Name: "p", UID: "uid", FieldPath: "spec.initContainers{c}"},
 		Reason:         "R", Message: "m", Source: corev1.EventSource{Host: "n7"},
 	}

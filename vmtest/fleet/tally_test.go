@@ -151,7 +151,7 @@ func (t *tally) note(c kubetest.Change, at time.Time) {
 	case kindDiagnosis:
 		err = t.diagnosis(c, at)
 	case kindPolicy:
-		err = t.policy(c)
+		err = t.policy(c, at)
 	case kindEvent:
 		t.moved[k] = at
 	case kindLease:
@@ -268,7 +268,7 @@ func (t *tally) silence(node string, unknown bool, at time.Time) {
 	}
 }
 
-func (t *tally) policy(c kubetest.Change) error {
+func (t *tally) policy(c kubetest.Change, at time.Time) error {
 	var p v1alpha1.RemediationPolicy
 	if err := json.Unmarshal(c.Value, &p); err != nil {
 		return err
@@ -276,7 +276,8 @@ func (t *tally) policy(c kubetest.Change) error {
 	if p.Name == policyBudget {
 		t.budget.Policy(&p)
 	}
-	return nil
+	p.ManagedFields, p.ResourceVersion = nil, ""
+	return t.says(kindPolicy, c.Key, &p, at)
 }
 
 // most returns the maximum number of nodes under repair at once, and how many were repaired at all;

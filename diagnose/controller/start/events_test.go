@@ -7,8 +7,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -53,6 +56,65 @@ func TestAnEventStartsADiagnosisOnThePodsNode(t *testing.T) {
 		return second.metric("kernosis_trigger_event_watch") == 1 && len(second.events) == 0
 	})
 	b.only()
+}
+
+// TestATenantsEvents checks that Events which a user of one namespace may create, and the API server
+// accepts, start nothing on a node of that user's choice, or about another namespace's pod.
+func TestATenantsEvents(t *testing.T) {
+	b := newBench(t)
+	node, victim := b.server.Node(t), b.server.Node(t)
+	own, other := b.server.Pod(t, b.namespace, "db-0", node), b.server.Pod(t, b.server.Namespace(t), "db-0", victim)
+	b.trigger("failed-mount", `{operationSet: s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^FailedMount$, source: {component: ^kubelet$}}}}}`)
+	r := b.control(nil)
+	r.inForce(1)
+	await.Until(t, "Events are watched", deadline, func() bool { return r.metric("kernosis_trigger_event_watch") == 1 })
+
+	user := "tenant-of-" + b.namespace
+	b.server.Grant(t, user, b.namespace, rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"}}, // of the role "edit"
+	}})
+	tenant, err := kubernetes.NewForConfig(b.server.Config(t, user))
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(map[string]int)
+	for i, of := range []corev1.ObjectReference{
+		{Kind: "Node", Name: victim},
+		{Kind: "Node", Namespace: b.namespace, Name: victim},
+		{APIVersion: "v1", Kind: "Node", Namespace: b.namespace, Name: victim},
+		{APIVersion: "v1", Kind: "Node", Name: victim},
+		{APIVersion: "v1", Kind: "Pod", Namespace: other.Namespace, Name: other.Name},
+		{APIVersion: "v1", Kind: "Pod", Namespace: other.Namespace, Name: other.Name, UID: other.UID},
+		{Kind: "Pod", Namespace: other.Namespace, Name: other.Name},
+	} {
+		for _, newer := range []bool{false, true} {
+			now := metav1.Now()
+			ev := &corev1.Event{
+				ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("forged.%d.%v", i, newer), Namespace: b.namespace},
+				InvolvedObject: of, Reason: "FailedMount", Message: "forged", Type: "Warning",
+			}
+			if newer {
+				ev.EventTime, ev.Action = metav1.NewMicroTime(now.Time), "Mount"
+				ev.ReportingController, ev.ReportingInstance = "kubelet", victim
+			} else {
+				ev.FirstTimestamp, ev.LastTimestamp, ev.Count = now, now, 1
+				ev.Source = corev1.EventSource{Component: "kubelet", Host: victim}
+			}
+			if _, err := tenant.CoreV1().Events(b.namespace).Create(t.Context(), ev, metav1.CreateOptions{}); err == nil {
+				accepted[of.Kind]++
+			} else if !apierrors.IsInvalid(err) {
+				t.Fatal(err)
+			}
+		}
+	}
+	if accepted["Node"] == 0 || accepted["Pod"] == 0 {
+		t.Errorf("the API server accepted %v: the test proves nothing", accepted)
+	}
+	b.event(own, "FailedMount", victim) // in kubelet's name, about the tenant's own pod
+	await.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) > 0 && len(r.events) == 0 })
+	if dx := b.only(); dx.Spec.NodeName != node || dx.Spec.PodReference.Namespace != b.namespace {
+		t.Errorf("%+v", dx.Spec)
+	}
 }
 
 func TestEventsAreWatchedWhileATriggerAsks(t *testing.T) {
