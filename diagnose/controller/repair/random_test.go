@@ -79,13 +79,20 @@ func newWorld(t *testing.T, seed uint64) *world {
 	for i := range 1 + w.r.IntN(2) {
 		w.policy(i, nodes)
 	}
-	label := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: "label"}}
-	label.Spec.Processor.Builtin = &v1alpha1.Builtin{Name: "label-node", Parameters: map[string]string{"key": randomLabel, "value": "sick"}}
-	unlabel := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: "unlabel"}}
-	unlabel.Spec.Processor.Builtin = &v1alpha1.Builtin{Name: "unlabel-node", Parameters: map[string]string{"key": randomLabel}}
-	w.store.create(label)
-	w.store.create(unlabel)
-	sets := [][]string{{"cordon"}, {"cordon", "uncordon"}, {"cordon", "restart-unit", "uncordon"}, {"label", "unlabel"}, {"label", "cordon"}, {"restart-unit"}}
+	for _, b := range []v1alpha1.Builtin{
+		{Name: "label-node", Parameters: map[string]string{"key": randomLabel, "value": "sick"}},
+		{Name: "unlabel-node", Parameters: map[string]string{"key": randomLabel}},
+		{Name: "annotate-node", Parameters: map[string]string{"key": randomLabel, "value": "sick"}},
+		{Name: "unannotate-node", Parameters: map[string]string{"key": randomLabel}},
+		{Name: "taint", Parameters: map[string]string{"key": randomLabel, "effect": "NoSchedule"}},
+		{Name: "untaint", Parameters: map[string]string{"key": randomLabel, "effect": "NoSchedule"}},
+	} {
+		o := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: "x-" + b.Name}}
+		o.Spec.Processor.Builtin = &b
+		w.store.create(o)
+	}
+	sets := [][]string{{"cordon"}, {"cordon", "uncordon"}, {"cordon", "restart-unit", "uncordon"}, {"x-label-node", "x-unlabel-node"}, {"x-label-node", "cordon"}, {"restart-unit"},
+		{"x-annotate-node", "x-unannotate-node"}, {"x-taint", "cordon", "x-untaint"}}
 	for i, operations := range sets {
 		s := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("set%d", i)}}
 		s.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}}
@@ -246,8 +253,8 @@ func (w *world) seeNode(by string, old, now *corev1.Node) {
 		if !w.underWay(a.Diagnosis) {
 			w.breaks("%s: %s on %s, which is not under way", by, step, now.Name)
 		}
-		// A cordon with an unknown result is repeated if it is missing.
-		if w.made[step] > 1 && a.Kind == policy.KindLabel {
+		// A cordon or taint with an unknown result is repeated if it is missing.
+		if w.made[step] > 1 && (a.Kind == policy.KindLabel || a.Kind == policy.KindAnnotation) {
 			w.breaks("%s: %s was made twice on %s", by, step, now.Name)
 		}
 		for name := range w.limits {
@@ -607,8 +614,8 @@ func TestRandomRunsOfTwoControllers(t *testing.T) {
 		}
 	}
 	t.Logf("%d runs from seed %d: made %v", runs, first, made)
-	for _, what := range []string{"cordon", "label"} {
-		if runs >= 10 && made[what] < runs/2 {
+	for _, what := range []string{"cordon", "label", "annotation", "taint"} {
+		if runs >= 10 && made[what] < runs/4 {
 			t.Errorf("%d of %s in %d runs tell little", made[what], what, runs)
 		}
 	}
