@@ -59,9 +59,9 @@ func Served() leader.Served {
 }
 
 // ByObject returns the manager's cache options for the kinds of diagnoses. A cached Diagnosis lacks
-// the results of its operations, unless a repair depends on them, and an ended one those except the
-// messages of its repairs: read it from the API server before using its results, and never write a
-// whole object from the cache.
+// the results of its operations; once it has ended or has a repair, only their values, and the messages
+// except those of repairs. Read it from the API server before using them, and never write a whole
+// object from the cache.
 func ByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&v1alpha1.Operation{}:         {Transform: cache.TransformStripManagedFields()},
@@ -89,10 +89,7 @@ func trim(d *v1alpha1.Diagnosis) {
 	}
 	d.Status.Artifacts, d.Status.FailedPaths = nil, nil
 	ended := d.Status.Completed()
-	if !ended && (len(d.Status.Remediations) > 0 || d.Status.AwaitingApproval() != nil) {
-		return // plans are made from results
-	}
-	if ended {
+	if ended || len(d.Status.Remediations) > 0 || d.Status.AwaitingApproval() != nil {
 		for i := range d.Status.Results {
 			res := &d.Status.Results[i]
 			res.Values = nil

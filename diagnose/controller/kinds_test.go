@@ -35,8 +35,8 @@ func TestTrim(t *testing.T) {
 		"runs":                {func(*v1alpha1.Diagnosis) {}, 1, 0, 0, false},
 		"is to be placed":     {func(d *v1alpha1.Diagnosis) { d.Spec.NodeName = "" }, 1, 1, 0, false},
 		"has others":          {func(d *v1alpha1.Diagnosis) { d.Spec.TargetSelector = &v1alpha1.TargetSelector{} }, 2, 1, 0, false},
-		"waits for a repair":  {func(d *v1alpha1.Diagnosis) { d.Status.Results[0].State = v1alpha1.ResultAwaitingApproval }, 1, 1, 1, true},
-		"a repair is allowed": {func(d *v1alpha1.Diagnosis) { d.Status.Remediations = []v1alpha1.Remediation{{ID: 1}} }, 1, 1, 1, true},
+		"waits for a repair":  {func(d *v1alpha1.Diagnosis) { d.Status.Results[0].State = v1alpha1.ResultAwaitingApproval }, 1, 1, 1, false},
+		"a repair is allowed": {func(d *v1alpha1.Diagnosis) { d.Status.Remediations = []v1alpha1.Remediation{{ID: 1}} }, 1, 1, 1, false},
 		"has ended": {func(d *v1alpha1.Diagnosis) {
 			complete(d, metav1.ConditionTrue, v1alpha1.ReasonPathSucceeded, "", at(1))
 		}, 1, 1, 1, false},

@@ -27,8 +27,8 @@ import (
 
 func unfinishedName(i int, node string) string { return fmt.Sprintf("hung-task-%s-%016x", node, i) }
 
-// unfinished returns a Diagnosis as agents write it: every second one waits for a worker, the
-// others are in the middle of a run with some 10 KiB of results.
+// unfinished returns a Diagnosis as agents write it: a third waits for a worker, a third is in the
+// middle of a run with some 10 KiB of results, and a third has these and waits for a repair.
 func unfinished(i int, namespace, node string) *v1alpha1.Diagnosis {
 	now := metav1.NowMicro()
 	d := &v1alpha1.Diagnosis{
@@ -49,7 +49,7 @@ func unfinished(i int, namespace, node string) *v1alpha1.Diagnosis {
 			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: "Pending", ObservedGeneration: 1, LastTransitionTime: metav1.Now()}},
 		},
 	}
-	if i%2 == 0 {
+	if i%3 == 0 {
 		return d
 	}
 	d.Status.Phase, d.Status.StartTime, d.Status.Conditions[0].Reason = v1alpha1.PhaseRunning, &now, "Running"
@@ -69,6 +69,13 @@ func unfinished(i int, namespace, node string) *v1alpha1.Diagnosis {
 			SHA256: v1alpha1.Digest(strings.Repeat("a", 64)),
 		})
 	}
+	if i%3 == 2 {
+		d.Status.Results = append(d.Status.Results, v1alpha1.Result{ID: 11, Operation: "drain", State: v1alpha1.ResultAwaitingApproval})
+		d.Status.Conditions = append(d.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionRemediationAllowed, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalid,
+			Message: "there is no OperationSet hung-task", ObservedGeneration: 1, LastTransitionTime: metav1.Now(),
+		})
+	}
 	return d
 }
 
@@ -79,7 +86,7 @@ func makeUnfinished(t *testing.T, server *kubetest.Server, namespace string, nod
 	t.Helper()
 	api := apitest.Client(t, server.Admin())
 	var first []*v1alpha1.Diagnosis
-	for i := range 2 * len(nodes) {
+	for i := range 3 * len(nodes) {
 		d := unfinished(i, namespace, nodes[i%len(nodes)])
 		status := d.Status
 		if err := api.Create(t.Context(), d); err != nil {

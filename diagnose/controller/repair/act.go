@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/collector/display"
@@ -28,14 +30,6 @@ import (
 func (l *look) goOn(ctx context.Context, id int) error {
 	if l.d.Namespace != l.config.Namespace {
 		return nil
-	}
-	if l.d.Status.Phase.Ended() {
-		// The cache may have dropped the results of an ended run, which are part of the plan.
-		d := &v1alpha1.Diagnosis{}
-		if err := l.live.Get(ctx, client.ObjectKeyFromObject(l.d), d); err != nil {
-			return err
-		}
-		l.d = d
 	}
 	rem := l.d.Status.Remediation(id)
 	if rem == nil || rem.Outcome == nil || rem.Outcome.State != v1alpha1.ResultRunning {
@@ -247,7 +241,11 @@ func (r *reconciler) due(ctx context.Context, d *v1alpha1.Diagnosis, id int) (*d
 	case effect != v1alpha1.EffectRemediate:
 		return nil, &unplanned{fmt.Errorf("operation %s is not a repair: its effect is %.20q", node.Operation, effect)}
 	}
-	plan, err := policy.PlanOf(d, id, node.Operation, out.spec, node.Dependences)
+	inputs, err := r.withInputs(ctx, d, node.Dependences)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := policy.PlanOf(inputs, id, node.Operation, out.spec, node.Dependences)
 	if err != nil {
 		return nil, &unplanned{err}
 	}
@@ -256,6 +254,62 @@ func (r *reconciler) due(ctx context.Context, d *v1alpha1.Diagnosis, id int) (*d
 	}
 	r.fill(d, out, &plan.Steps[0])
 	return out, nil
+}
+
+// inputs are the results that the plan of a waiting repair depends on.
+type inputs struct {
+	of      types.UID
+	results map[int]*v1alpha1.Result
+}
+
+// withInputs returns the Diagnosis with the values of the results that a repair depends on, which the
+// cache lacks. They are read once and kept while the repair waits: it is looked at again with each
+// change of a budget.
+func (r *reconciler) withInputs(ctx context.Context, d *v1alpha1.Diagnosis, dependences []int) (*v1alpha1.Diagnosis, error) {
+	if len(dependences) == 0 {
+		return d, nil
+	}
+	key := client.ObjectKeyFromObject(d)
+	r.mu.Lock()
+	have := r.inputs[key]
+	r.mu.Unlock()
+	known := func(id int) bool {
+		is, was := d.Status.Result(id), have.results[id]
+		return have.of == d.UID && was != nil && is != nil && is.State == was.State && is.StartTime.Equal(was.StartTime)
+	}
+	if !slices.ContainsFunc(dependences, func(id int) bool { return !known(id) }) {
+		return have.in(d), nil
+	}
+	live := &v1alpha1.Diagnosis{}
+	if err := r.live.Get(ctx, key, live); apierrors.IsNotFound(err) || err == nil && live.UID != d.UID {
+		return nil, errGone
+	} else if err != nil {
+		return nil, err
+	}
+	have = inputs{of: d.UID, results: map[int]*v1alpha1.Result{}}
+	for _, id := range dependences {
+		if res := live.Status.Result(id); res != nil {
+			have.results[id] = res
+		}
+	}
+	r.mu.Lock()
+	if _, waits := r.interest[key]; waits {
+		r.inputs[key] = have
+	}
+	r.mu.Unlock()
+	return have.in(d), nil
+}
+
+// in returns a copy of a Diagnosis with these results.
+func (i *inputs) in(d *v1alpha1.Diagnosis) *v1alpha1.Diagnosis {
+	out := *d
+	out.Status.Results = slices.Clone(d.Status.Results)
+	for k := range out.Status.Results {
+		if res := i.results[int(out.Status.Results[k].ID)]; res != nil {
+			out.Status.Results[k] = *res
+		}
+	}
+	return &out
 }
 
 // later returns the operations that come after a node of a graph.

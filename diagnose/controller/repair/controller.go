@@ -105,7 +105,7 @@ func add(m manager.Manager, c *Config) (remove func(), err error) {
 		config: c, client: m.GetClient(), live: m.GetAPIReader(), actions: actions,
 		builtins: catalog.All(operation.Host{}), counts: newCounts(),
 		reporter: &reporter{recorder: m.GetEventRecorder(lease.Controller)},
-		interest: map[types.NamespacedName]interest{}, contests: map[types.UID]contest{},
+		interest: map[types.NamespacedName]interest{}, inputs: map[types.NamespacedName]inputs{}, contests: map[types.UID]contest{},
 		reported: map[string]reported{},
 		budget:   &policy.Budget{Reader: m.GetAPIReader(), Writer: m.GetClient().Status(), Holder: c.Holder, Now: c.Now},
 	}
@@ -162,6 +162,7 @@ type reconciler struct {
 
 	mu       sync.Mutex
 	interest map[types.NamespacedName]interest
+	inputs   map[types.NamespacedName]inputs // of repairs that wait
 	// contests are about slots that another controller holds or held.
 	contests map[types.UID]contest
 }
@@ -180,6 +181,7 @@ func (r *reconciler) note(key types.NamespacedName, i interest) {
 	defer r.mu.Unlock()
 	if i == (interest{}) {
 		delete(r.interest, key)
+		delete(r.inputs, key)
 		return
 	}
 	r.interest[key] = i

@@ -382,6 +382,7 @@ type link struct {
 	after bool // the last one succeeds, and its response is lost
 	dead  chan struct{}
 	wrote []string
+	read  []string // single Diagnoses
 }
 
 var errDead = errors.New("the process is dead")
@@ -396,6 +397,9 @@ func (l *link) config(c *rest.Config) *rest.Config {
 				l.mu.Unlock()
 				return nil, errDead
 			default:
+			}
+			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/diagnoses/") {
+				l.read = append(l.read, r.URL.Path)
 			}
 			last := write && l.left == 0
 			if write {

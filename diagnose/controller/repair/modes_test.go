@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
@@ -74,6 +75,52 @@ func TestApprove(t *testing.T) {
 	b.waitFor("the node is cordoned", func() bool { return b.node(node).Spec.Unschedulable })
 	b.waitPhase(d, v1alpha1.PhaseSucceeded)
 	b.waitEvents(d.UID, "RepairWaits", "Cordoned")
+}
+
+// The cache has no results. A plan that depends on some reads them once, however often the repair is
+// looked at while it waits.
+func TestApproveAPlanWithResults(t *testing.T) {
+	b := newBench(t)
+	node := b.nodes(1)[0]
+	b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.Mode = v1alpha1.ModeApprove })
+	label := b.operation("label-node", map[string]string{"key": randomLabel})
+	set := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{GenerateName: b.system + "-"}}
+	set.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}, {ID: 1, Operation: "kernel-facts", To: []int32{2}}, {ID: 2, Operation: label, Dependences: []int32{1}}}
+	b.create(set)
+	d := b.diagnose(node, set.Name, nil)
+	r := b.control(nil)
+	now := b.agents.now()
+	results := []v1alpha1.Result{
+		{ID: 1, Operation: "kernel-facts", State: v1alpha1.ResultSucceeded, StartTime: &now, Values: map[string]v1alpha1.ResultValue{"value": "sick", "other": strings.Repeat("x", 500)}},
+		{ID: 2, Operation: label, State: v1alpha1.ResultAwaitingApproval},
+	}
+	b.status(d, func(s *v1alpha1.DiagnosisStatus) { s.Phase, s.Results = v1alpha1.PhaseRunning, results })
+	b.waitDecision(d, 2, "Wait AwaitingApproval")
+	for i := range 10 { // each wakes the Diagnosis
+		b.ready(node, []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue}[i%2])
+	}
+	b.holds("it is read once", time.Second, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.read) == 1
+	})
+	o := &v1alpha1.Operation{}
+	if err := b.client.Get(t.Context(), client.ObjectKey{Name: label}, o); err != nil {
+		t.Fatal(err)
+	}
+	plan, err := policy.PlanOf(b.get(d), 2, label, &o.Spec, []int{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := plan.Digest()
+	if err != nil || digest != b.get(d).Status.Plan.Digest {
+		t.Errorf("plan %+v, want %s (%v)", b.get(d).Status.Plan, digest, err)
+	}
+	b.approve(d, digest)
+	b.waitFor("the node has the label", func() bool { return b.node(node).Labels[randomLabel] == "sick" })
+	if got := b.get(d).Status.Results; len(got) != 2 || len(got[0].Values) != 2 {
+		t.Errorf("the results were overwritten: %+v", got)
+	}
 }
 
 func TestEnforce(t *testing.T) {

@@ -169,7 +169,7 @@ func (w *world) start(c *controlled, name string) {
 	c.r = &reconciler{
 		config: config, client: &memory{process: &c.process, cached: true}, live: live, actions: actions,
 		builtins: w.agents.built, counts: newCounts(), reporter: &reporter{recorder: silent{}},
-		interest: map[types.NamespacedName]interest{}, contests: map[types.UID]contest{}, reported: map[string]reported{},
+		interest: map[types.NamespacedName]interest{}, inputs: map[types.NamespacedName]inputs{}, contests: map[types.UID]contest{}, reported: map[string]reported{},
 		budget: &policy.Budget{Reader: live, Writer: live.Status(), Holder: name, Now: time.Now},
 	}
 	c.r.budget.TakenOver = c.r.takenOver
