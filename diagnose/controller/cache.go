@@ -88,13 +88,16 @@ func trim(d *v1alpha1.Diagnosis) {
 		d.Labels, d.Annotations = ownKeys(d.Labels), ownKeys(d.Annotations)
 	}
 	d.Status.Artifacts, d.Status.FailedPaths = nil, nil
+	for _, s := range []*string{&d.Namespace, &d.Spec.OperationSet, &d.Spec.NodeName} {
+		*s = one(*s)
+	}
 	ended := d.Status.Completed()
 	if ended || len(d.Status.Remediations) > 0 || d.Status.AwaitingApproval() != nil {
 		for i := range d.Status.Results {
 			res := &d.Status.Results[i]
-			res.Values = nil
+			res.Operation, res.Reason, res.State, res.Values = one(res.Operation), one(res.Reason), one(res.State), nil
 			if rem := d.Status.Remediation(int(res.ID)); rem == nil || rem.Verb != v1alpha1.RemediationRun {
-				res.Message = "" // Events quote those of repairs
+				res.Message, res.Duration = "", nil // Events quote those of repairs
 			}
 		}
 		return
@@ -102,9 +105,6 @@ func trim(d *v1alpha1.Diagnosis) {
 	d.Status.Results = nil
 	if d.Spec.NodeName != "" && d.Spec.TargetSelector == nil {
 		d.Spec.Parameters = nil // only the agent needs them from here on
-	}
-	for _, s := range []*string{&d.Namespace, &d.Spec.OperationSet, &d.Spec.NodeName} {
-		*s = one(*s)
 	}
 }
 
@@ -123,7 +123,7 @@ func ownKeys(all map[string]string) map[string]string {
 }
 
 // one interns a text of which there are many copies.
-func one(text string) string { return unique.Make(text).Value() }
+func one[T ~string](text T) T { return unique.Make(text).Value() }
 
 // diagnosisPage is how many Diagnoses are read at once. Each takes up to some 200 KiB.
 const diagnosisPage = 200

@@ -64,7 +64,8 @@ func TestATenantsEvents(t *testing.T) {
 	b := newBench(t)
 	node, victim := b.server.Node(t), b.server.Node(t)
 	own, other := b.server.Pod(t, b.namespace, "db-0", node), b.server.Pod(t, b.server.Namespace(t), "db-0", victim)
-	b.trigger("failed-mount", `{operationSet: s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^FailedMount$, source: {component: ^kubelet$}}}}}`)
+	reason := "FailedMount-" + b.namespace // unlike those of other tests
+	b.trigger("failed-mount", `{operationSet: s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^`+reason+`$, source: {component: ^kubelet$}}}}}`)
 	r := b.control(nil)
 	r.inForce(1)
 	await.Until(t, "Events are watched", deadline, func() bool { return r.metric("kernosis_trigger_event_watch") == 1 })
@@ -91,7 +92,7 @@ func TestATenantsEvents(t *testing.T) {
 			now := metav1.Now()
 			ev := &corev1.Event{
 				ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("forged.%d.%v", i, newer), Namespace: b.namespace},
-				InvolvedObject: of, Reason: "FailedMount", Message: "forged", Type: "Warning",
+				InvolvedObject: of, Reason: reason, Message: "forged", Type: "Warning",
 			}
 			if newer {
 				ev.EventTime, ev.Action = metav1.NewMicroTime(now.Time), "Mount"
@@ -110,7 +111,7 @@ func TestATenantsEvents(t *testing.T) {
 	if accepted["Node"] == 0 || accepted["Pod"] == 0 {
 		t.Errorf("the API server accepted %v: the test proves nothing", accepted)
 	}
-	b.event(own, "FailedMount", victim) // in kubelet's name, about the tenant's own pod
+	b.event(own, reason, victim) // in kubelet's name, about the tenant's own pod
 	await.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) > 0 && len(r.events) == 0 })
 	if dx := b.only(); dx.Spec.NodeName != node || dx.Spec.PodReference.Namespace != b.namespace {
 		t.Errorf("%+v", dx.Spec)
