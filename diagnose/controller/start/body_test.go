@@ -107,7 +107,7 @@ func (t *trickle) Read(b []byte) (int, error) {
 }
 
 func TestASlowBodyEnds(t *testing.T) {
-	s := newStand(t, func(s *server) { s.body = 500 * time.Millisecond })
+	s := newStand(t, func(s *server) { s.body = 2 * time.Second })
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	began := time.Now()
