@@ -43,7 +43,7 @@ func (l *Loaded) attachHooks() error {
 		default:
 			err := l.attachHook(h)
 			switch {
-			case err != nil && !h.optional:
+			case err != nil && !h.optional && !(h.ofFeature && errors.Is(err, errAbsent)):
 				errs = append(errs, err)
 			case err == nil && h.onDemand && !demanded: // it works; attached only once needed
 				errs = append(errs, l.Detach(h.name))
@@ -251,7 +251,7 @@ func (l *Loaded) inherit(h hook, v variant) link.Link {
 }
 
 func (l *Loaded) report(h hook, v variant, s State, err error, pinned bool) {
-	r := VariantReport{Stem: l.Stem, Hook: h.name, Program: v.program, Optional: h.optional, State: s, Pinned: pinned}
+	r := VariantReport{Stem: l.Stem, Hook: h.name, Program: v.program, Optional: h.optional || h.ofFeature && s == Absent, State: s, Pinned: pinned}
 	if err != nil {
 		r.Reason = reason(err)
 	}

@@ -11,3 +11,4 @@ package bpf
 //go:generate go tool bpf2go -cc clang-16 -strip llvm-strip-16 -target bpfel -no-global-types -cflags "-O2 -g -Wall -Werror -mcpu=v3 -Iheaders" Sockfail sockfail.bpf.c
 //go:generate go tool bpf2go -cc clang-16 -strip llvm-strip-16 -target bpfel -no-global-types -cflags "-O2 -g -Wall -Werror -mcpu=v3 -Iheaders" Diskio diskio.bpf.c
 //go:generate go tool bpf2go -cc clang-16 -strip llvm-strip-16 -target bpfel -no-global-types -cflags "-O2 -g -Wall -Werror -mcpu=v3 -Iheaders" Fserror fserror.bpf.c
+//go:generate go tool bpf2go -cc clang-16 -strip llvm-strip-16 -target bpfel -no-global-types -cflags "-O2 -g -Wall -Werror -mcpu=v3 -Iheaders" Hwerror hwerror.bpf.c

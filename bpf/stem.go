@@ -38,6 +38,8 @@ type Stem struct {
 type hook struct {
 	name     string
 	optional bool // the stem is complete without it
+	// ofFeature: the stem is complete without it on kernels that are built without the feature.
+	ofFeature bool
 	// onDemand: attached by Loaded.Attach only. If it is not optional, Open tries it once.
 	onDemand bool
 	variants []variant
@@ -62,6 +64,16 @@ func rawTracepoint(name string) attacher {
 	}
 }
 
+// builtIn is for [variant.usable] of a tracepoint that is never a module's.
+func builtIn(tracepoint string) func(*Kernel) error {
+	return func(k *Kernel) error {
+		if _, ok := k.TracepointArgs(tracepoint); !ok {
+			return fmt.Errorf("tracepoint %s: not in BTF", tracepoint)
+		}
+		return nil
+	}
+}
+
 // tracing attaches tp_btf, fentry and fexit programs: the target is part of the program.
 func tracing() attacher {
 	return func(p *ebpf.Program) (link.Link, error) {
@@ -81,7 +93,7 @@ func kprobe(function string) attacher {
 
 // Stems returns the blueprints of all fault families.
 func Stems() []Stem {
-	return []Stem{oomkill(), hungtask(), sockfail(), diskio(), fserror()}
+	return []Stem{oomkill(), hungtask(), sockfail(), diskio(), fserror(), hwerror()}
 }
 
 // id identifies the maps' layout, the object and the wire version: another id is another build's.

@@ -30,6 +30,7 @@ const (
 	KindFSError           RecordKind = 64
 	KindSockFail          RecordKind = 80
 	KindSockFailRecovered RecordKind = 81
+	KindHWError           RecordKind = 96
 )
 
 // Header starts every record (struct kn_header).
@@ -110,7 +111,7 @@ func ParseHeader(raw []byte) (*Header, error) {
 
 // Record is a Go mirror of one wire struct.
 type Record interface {
-	Header | Canary | OOMKill | HungTask | HungTaskResumed | SockFail | DiskIO | FSError
+	Header | Canary | OOMKill | HungTask | HungTaskResumed | SockFail | DiskIO | FSError | HWError
 }
 
 // View returns raw as a record, aliased, or [ErrMalformed] if raw is too short or not aligned.

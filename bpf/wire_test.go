@@ -21,6 +21,7 @@ var wireTypes = []struct {
 	{StemOOMKill, "kn_oomkill", reflect.TypeFor[OOMKill]()},
 	{StemDiskIO, "kn_diskio", reflect.TypeFor[DiskIO]()},
 	{StemFSError, "kn_fserror", reflect.TypeFor[FSError]()},
+	{StemHWError, "kn_hwerror", reflect.TypeFor[HWError]()},
 	{StemHungTask, "kn_hungtask", reflect.TypeFor[HungTask]()},
 	{StemHungTask, "kn_hungtask_resumed", reflect.TypeFor[HungTaskResumed]()},
 	{StemHungTask, "kn_hungtask_sleep", reflect.TypeFor[HungTaskSleep]()},

@@ -132,6 +132,8 @@ func newDecoder(env *environment, l *bpf.Loaded) (decoder, error) {
 	case bpf.StemFSError:
 		f := newFSError(env, l)
 		return decoder{decode: f.decode, poll: f.poll}, nil
+	case bpf.StemHWError:
+		return decoder{decode: newHWError(env.kernel).decode}, nil
 	case bpf.StemSockFail:
 		s, err := openSockFail(env, l)
 		if err != nil {

@@ -29,6 +29,7 @@ enum kn_kind {
 	KN_FSERROR = 64,
 	KN_SOCKFAIL = 80,
 	KN_SOCKFAIL_RECOVERED = 81,
+	KN_HWERROR = 96,
 };
 
 struct kn_header {

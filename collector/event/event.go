@@ -35,6 +35,7 @@ type Event struct {
 	DiskIO    *DiskIOData    `json:"diskIO,omitempty"`
 	DiskStall *DiskStallData `json:"diskStall,omitempty"`
 	FSError   *FSErrorData   `json:"fsError,omitempty"`
+	HWError   *HWErrorData   `json:"hwError,omitempty"`
 	Mount     *MountData     `json:"mount,omitempty"`
 	SockFail  *SockFailData  `json:"sockFail,omitempty"`
 	Probe     *ProbeData     `json:"probe,omitempty"`
@@ -54,8 +55,8 @@ type payload interface {
 // payload returns the payload that is set, or nil if none is.
 func (e *Event) payload() payload {
 	for _, p := range []payload{
-		e.HungTask, e.OOMKill, e.DiskIO, e.DiskStall, e.FSError, e.Mount, e.SockFail, e.Probe, e.Log, e.Check, e.Gauge,
-		e.Lost, e.SourceUp, e.CanaryRun,
+		e.HungTask, e.OOMKill, e.DiskIO, e.DiskStall, e.FSError, e.HWError, e.Mount, e.SockFail, e.Probe, e.Log, e.Check,
+		e.Gauge, e.Lost, e.SourceUp, e.CanaryRun,
 	} {
 		if !reflect.ValueOf(p).IsNil() {
 			return p
@@ -91,6 +92,7 @@ func (e *Event) Clone() *Event {
 	c.DiskIO = clone(e.DiskIO)
 	c.DiskStall = clone(e.DiskStall)
 	c.FSError = clone(e.FSError)
+	c.HWError = clone(e.HWError)
 	c.Mount = clone(e.Mount)
 	c.SockFail = clone(e.SockFail)
 	if d := c.SockFail; d != nil {
@@ -142,8 +144,8 @@ func (e *Event) OwnerAfter(prefix string) string {
 }
 
 // Subject names what the event is about in the terms of an operator, the most specific first:
-// probed object, pod or container, connection target, device, systemd unit, cgroup, task, writer of
-// a log, check, gauge. It returns "" if the event has none of them.
+// probed object, pod or container, connection target, device or hardware, systemd unit, cgroup,
+// task, writer of a log, check, gauge. It returns "" if the event has none of them.
 func (e *Event) Subject() string {
 	switch {
 	case e.Probe != nil:
@@ -152,6 +154,8 @@ func (e *Event) Subject() string {
 		return e.Owner()
 	case e.SockFail != nil:
 		return e.SockFail.Target
+	case e.HWError != nil:
+		return e.HWError.subject()
 	case e.Device != nil && len(e.Device.Mounts) > 0:
 		return e.Device.Name + " at " + e.Device.Mounts[0].Path
 	case e.Device != nil:

@@ -78,6 +78,7 @@ func TestFacts(t *testing.T) {
 func TestEachPayloadHasFacts(t *testing.T) {
 	for _, ev := range []*event.Event{
 		{Kind: event.DiskStalled, DiskStall: &event.DiskStallData{}}, {Kind: event.FSError, FSError: &event.FSErrorData{}},
+		{Kind: event.HWError, HWError: &event.HWErrorData{}},
 		{Kind: event.MountReadOnly, Mount: &event.MountData{}}, {Kind: event.Check, Check: &event.CheckData{}}, {Kind: event.Lost, Lost: &event.LostData{}},
 	} {
 		if f := ev.Facts(); len(f.Evidence) == 0 {

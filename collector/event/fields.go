@@ -53,7 +53,7 @@ func commonFields() []*Field {
 			Read: func(e *Event) Value { return text(e.OwnerAfter(" in ")) }},
 		{Name: "owner", Type: TypeString, Kinds: all(), Doc: "pod, container, unit or cgroup of the task or I/O; empty: only the root cgroup is known",
 			Read: func(e *Event) Value { return text(e.Owner()) }},
-		{Name: "subject", Type: TypeString, Kinds: all(), Doc: "the most specific of: probed object, pod or container, target, device, unit, cgroup, task, log writer, check, gauge",
+		{Name: "subject", Type: TypeString, Kinds: all(), Doc: "the most specific of: probed object, pod or container, target, device or hardware, unit, cgroup, task, log writer, check, gauge",
 			Read: func(e *Event) Value { return text(e.Subject()) }},
 	}
 }

@@ -31,6 +31,7 @@ func Families() []Family {
 		{Stem: "diskstall", Faults: "stalled disks", Kinds: []Kind{DiskStalled, DiskResumed},
 			Begins: DiskStalled, Ends: DiskResumed, fields: diskStallFields},
 		{Stem: "fserror", Faults: "filesystem errors", Kinds: []Kind{FSError}, fields: fsErrorFields},
+		{Stem: "hwerror", Faults: "hardware errors", Kinds: []Kind{HWError}, fields: hwErrorFields},
 		{Stem: "mount", Faults: "read-only filesystems", Kinds: []Kind{MountReadOnly, MountWritable},
 			Begins: MountReadOnly, Ends: MountWritable, fields: mountFields},
 		{Stem: "sockfail", Faults: "failed connections", Kinds: []Kind{SockFail, SockFailRecovered},

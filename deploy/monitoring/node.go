@@ -51,7 +51,7 @@ func nodeFaults() []graph {
 	}
 	return []graph{
 		events("OOM kills", "Processes that the kernel killed for memory, including child processes of containers.", "oomkill"),
-		events("Disks and filesystems", "Failed requests, stalled devices, and filesystems with errors or that refuse writes.", "diskio|diskstall|diskstall.resumed|fserror|mount.readonly|mount.writable"),
+		events("Disks, filesystems and hardware", "Failed requests, stalled devices, filesystems with errors or that refuse writes, and errors of CPUs, memory, PCI Express and network cards.", "diskio|diskstall|diskstall.resumed|fserror|hwerror|mount.readonly|mount.writable"),
 		events("Hung tasks", "Tasks found blocked, and tasks that continued.", "hungtask|hungtask.resumed"),
 		events("Probes and connections", "Probes and connections to targets that failed and recovered.", "probe|probe.recovered|sockfail|sockfail.recovered"),
 		{kind: lines, w: 24, title: "Firing problems by rule", text: "Problems that were firing, by rule.", none: "No problem fired in this range.", stack: true,

@@ -15,7 +15,7 @@ import (
 )
 
 // stems returns the stems of kernel programs.
-func stems() []string { return []string{"oomkill", "hungtask", "sockfail", "diskio", "fserror"} }
+func stems() []string { return []string{"oomkill", "hungtask", "sockfail", "diskio", "fserror", "hwerror"} }
 
 func TestNothingIsLacking(t *testing.T) {
 	testall.Only(t)
@@ -36,7 +36,7 @@ func TestWithoutPrograms(t *testing.T) {
 		a.degraded(part, "MissingRights", "CAP_BPF, CAP_PERFMON")
 	}
 	message := a.condition("KernosisDegraded", corev1.ConditionTrue, "MissingRights")
-	for _, want := range []string{"not visible without CAP_BPF, CAP_PERFMON: OOM kills, hung tasks, failed connections, disk I/O errors, filesystem errors", "without CAP_SYS_ADMIN: full accept queues"} {
+	for _, want := range []string{"not visible without CAP_BPF, CAP_PERFMON: OOM kills, hung tasks, failed connections, disk I/O errors, filesystem errors, hardware errors", "without CAP_SYS_ADMIN: full accept queues"} {
 		if !strings.Contains(message, want) {
 			t.Errorf("message %q has not %q", message, want)
 		}

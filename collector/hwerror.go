@@ -1,0 +1,137 @@
+package collector
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/event"
+)
+
+// hwError decodes errors that hardware reports.
+type hwError struct {
+	pageTypes map[uint64]string // enum mf_action_page_type, which differs between kernels
+
+	// The event points to it; it is reused for the next event.
+	data event.HWErrorData
+}
+
+// newHWError returns a decoder for a kernel, which has no types of pages without
+// CONFIG_MEMORY_FAILURE.
+func newHWError(k *bpf.Kernel) *hwError {
+	types, _ := k.EnumNames("mf_action_page_type")
+	return &hwError{pageTypes: types}
+}
+
+func (h *hwError) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error) {
+	r, err := bpf.View[bpf.HWError](raw)
+	if err != nil {
+		return false, err
+	}
+	text := func(b []byte) string { return display.Safe(string(bpf.CString(b)), 128) }
+	d := event.HWErrorData{Part: text(r.Part[:]), Detail: text(r.Detail[:])}
+	switch r.What {
+	case bpf.HWErrorMachineCheck:
+		d.What, d.Severity = event.HWMachineCheck, machineCheckSeverity(r.Status, r.Vendor)
+		d.CPU, d.Bank, d.Register = r.CPU, r.Bank, fmt.Sprintf("%016x", r.Status) // as the kernel prints it
+	case bpf.HWErrorMemory:
+		d.What, d.Severity = event.HWMemory, memorySeverity(r.Severity)
+		d.Controller, d.Errors = fmt.Sprintf("MC%d", r.Controller), r.Count
+	case bpf.HWErrorPage:
+		d.What, d.Severity = event.HWPage, event.HWUncorrected
+		d.Page, d.Detail, d.Result = fmt.Sprintf("%#x", r.PFN), h.pageType(r.Type), pageResult(r.Result)
+	case bpf.HWErrorPCIe:
+		d.What, d.Severity = event.HWPCIe, pcieSeverity(r.Severity)
+		d.Register, d.Detail = fmt.Sprintf("%08x", r.Status), pcieErrors(r.Status, d.Severity == event.HWCorrected)
+	case bpf.HWErrorDeviceHealth:
+		d.What, d.Reporter = event.HWDeviceHealth, text(r.Reporter[:])
+	default:
+		return false, fmt.Errorf("%w: hardware error %d", bpf.ErrMalformed, r.What)
+	}
+	h.data = d
+	ev.Kind, ev.HWError = event.HWError, &h.data
+	return true, nil
+}
+
+// machineCheckSeverity reads the bits of MCi_STATUS (asm/mce.h).
+func machineCheckSeverity(status uint64, vendor uint32) string {
+	const uncorrected, contextCorrupt, deferred = 1 << 61, 1 << 57, 1 << 44
+	const amd, hygon = 2, 9
+	switch {
+	case status&uncorrected != 0 && status&contextCorrupt != 0:
+		return event.HWFatal
+	case status&uncorrected != 0:
+		return event.HWUncorrected
+	case status&deferred != 0 && (vendor == amd || vendor == hygon):
+		return event.HWDeferred
+	}
+	return event.HWCorrected
+}
+
+// memorySeverity translates an enum hw_event_mc_err_type (linux/edac.h).
+func memorySeverity(s uint32) string {
+	all := []string{event.HWCorrected, event.HWUncorrected, event.HWDeferred, event.HWFatal, event.HWInfo}
+	if int(s) < len(all) {
+		return all[s]
+	}
+	return ""
+}
+
+// pcieSeverity translates AER_NONFATAL, AER_FATAL and AER_CORRECTABLE (linux/aer.h).
+func pcieSeverity(s uint32) string {
+	switch s {
+	case 0:
+		return event.HWUncorrected
+	case 2:
+		return event.HWCorrected
+	}
+	return event.HWFatal // also DPC_FATAL
+}
+
+// pageType returns what a page was used for: "dirty lru" of MF_MSG_DIRTY_LRU.
+func (h *hwError) pageType(t uint32) string {
+	name, ok := strings.CutPrefix(h.pageTypes[uint64(t)], "MF_MSG_")
+	if !ok {
+		return fmt.Sprintf("type %d", t)
+	}
+	return strings.ToLower(strings.ReplaceAll(name, "_", " "))
+}
+
+// pageResult returns an enum mf_result in the kernel's words.
+func pageResult(r uint32) string {
+	all := []string{"Ignored", "Failed", "Delayed", "Recovered"}
+	if int(r) < len(all) {
+		return all[r]
+	}
+	return strconv.FormatUint(uint64(r), 10)
+}
+
+// pcieErrors names the bits of an AER status register (PCI Express Base Specification 7.8.4).
+func pcieErrors(status uint64, corrected bool) string {
+	names := map[int]string{
+		4: "Data Link Protocol", 5: "Surprise Down", 12: "Poisoned TLP", 13: "Flow Control Protocol", 14: "Completion Timeout",
+		15: "Completer Abort", 16: "Unexpected Completion", 17: "Receiver Overflow", 18: "Malformed TLP", 19: "ECRC",
+		20: "Unsupported Request", 21: "ACS Violation", 22: "Uncorrectable Internal", 23: "MC Blocked TLP", 24: "AtomicOp Egress Blocked",
+		25: "TLP Prefix Blocked", 26: "Poisoned TLP Egress Blocked",
+	}
+	if corrected {
+		names = map[int]string{
+			0: "Receiver Error", 6: "Bad TLP", 7: "Bad DLLP", 8: "REPLAY_NUM Rollover", 12: "Replay Timer Timeout", 13: "Advisory Non-Fatal",
+			14: "Corrected Internal", 15: "Header Log Overflow",
+		}
+	}
+	var found []string
+	for bit := range 32 {
+		if status&(1<<bit) == 0 {
+			continue
+		}
+		name := names[bit]
+		if name == "" {
+			name = fmt.Sprintf("bit %d", bit)
+		}
+		found = append(found, name)
+	}
+	return display.Safe(strings.Join(found, ", "), 128)
+}
