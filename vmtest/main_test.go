@@ -28,6 +28,13 @@ func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) {
 		return
 	}
+	if len(os.Args) == 2 && os.Args[1] == poisonPage {
+		if err := runPoisonPage(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := inMachine(); err != nil {
 		// Not a failure, so that "go test ./..." succeeds elsewhere.
 		fmt.Printf("skipped: %v; see make vmtest\n", err)
@@ -166,5 +173,5 @@ func kernelTypes(t *testing.T) *bpf.Kernel {
 
 // probeRules returns the files of the shipped rules for events of probes.
 func probeRules() []string {
-	return []string{"diskio", "fserror", "hungtask", "oomkill", "sockfail", "source"}
+	return []string{"diskio", "fserror", "hungtask", "hwerror", "oomkill", "sockfail", "source"}
 }

@@ -22,6 +22,7 @@ func TestPlan(t *testing.T) {
 		{"", []string{
 			"6.1 faults ", "6.1 faults, global OOM TestOOMKill/^global$", "6.1 faults on cgroup v1 TestOOMKill", "6.1 variants TestEveryVariantAlone", "6.1 collector ", "6.1 bpf ",
 			"6.1 agent " + agentTests, "6.1 hardened TestHardened", "6.1 inject ", "5.10-generic faults, ext4 a module TestFSError",
+			"5.10-generic hardware errors TestHWError",
 		}},
 		{"oomkill", []string{
 			"6.1 faults (?i)^Testoomkill", "6.1 faults, global OOM TestOOMKill/^global$", "6.1 faults on cgroup v1 TestOOMKill", "6.1 variants TestEveryVariantAlone/^oomkill$",
@@ -87,7 +88,7 @@ func TestMutantsApply(t *testing.T) {
 	for _, m := range all {
 		stems[m.stem] = true
 	}
-	for _, stem := range []string{"oomkill", "hungtask", "diskio", "fserror", "sockfail"} {
+	for _, stem := range []string{"oomkill", "hungtask", "diskio", "fserror", "hwerror", "sockfail"} {
 		if !stems[stem] {
 			t.Errorf("no mutant of %s", stem)
 		}

@@ -44,6 +44,8 @@ func suites() []suite {
 		{name: "faults, global OOM", pkg: "vmtest", run: "TestOOMKill/^global$", row: faultRow, on: cloud},
 		{name: "faults on cgroup v1", pkg: "vmtest", run: "TestOOMKill", cgroup: "v1", row: faultRow},
 		{name: "faults, ext4 a module", pkg: "vmtest", run: "TestFSError", row: faultRow, on: generic},
+		// Among them is the only 5.10 with machine checks and pages that fail.
+		{name: "hardware errors", pkg: "vmtest", run: "TestHWError", row: faultRow, on: generic},
 		{name: "variants", pkg: "bpf", run: "TestEveryVariantAlone", row: variantRow, load: []string{"xfs"}, on: cloud},
 		// These verdicts are covered by the faults above, without the agent; load tests are for
 		// real machines.
