@@ -155,7 +155,7 @@ func TestHookOfAFeature(t *testing.T) {
 			v.usable = func(*Kernel) error { return c.usable }
 			v.attach = func(*ebpf.Program) (link.Link, error) { return nil, unix.EINVAL }
 			l, err := Open(s, k, nil)
-			defer l.Close()
+			t.Cleanup(func() { l.Close() })
 			if r := l.Reports()[0]; (err == nil) != c.up || r.Optional != c.up || r.State == Attached {
 				t.Errorf("%v, %+v", err, r)
 			}
