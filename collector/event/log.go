@@ -17,6 +17,11 @@ const MaxLogText = 8 << 10
 // journal, a file that the configuration declares as the kernel's. No single log has this name.
 const KernelLogs = "kernel"
 
+// CrashLog is the log of what the kernels of earlier boots printed before they panicked. It is
+// only for rules that name it: today's conditions don't follow from it. It is also the Origin of
+// the lines in it that its reader adds.
+const CrashLog = "crash"
+
 // Origins of lines from the kernel's log, and of no others, whatever name a writer claims.
 const (
 	// OriginKernel is the Origin of what the kernel printed, except OriginProcess. The line begins
@@ -31,7 +36,7 @@ const (
 // LogData is the payload of [Log]. All fields except Log come from whoever wrote the line: bounded
 // in length, but otherwise untrusted.
 type LogData struct {
-	Log      string `json:"name"`               // name of the log: kmsg, journald, or the one a file is configured under
+	Log      string `json:"name"`               // name of the log: kmsg, journald, crash, or the one a file is configured under
 	Origin   string `json:"origin,omitempty"`   // who has written it, as far as that is sure: OriginKernel, OriginProcess, facility, path, identifier; of several lines, the last one's
 	Unit     string `json:"unit,omitempty"`     // systemd unit of the writer, where the log knows it
 	Priority string `json:"priority,omitempty"` // emerg to debug; empty: the log does not say
@@ -96,7 +101,7 @@ func (d *LogData) facts(_ *Event, f *Facts) {
 func logFields() []*Field {
 	field := fieldsOf("log.", func(e *Event) *LogData { return e.Log }, Log)
 	return []*Field{
-		few(field("name", TypeString, "kmsg, journald, or the configured name", func(d *LogData) Value { return text(d.Log) })),
+		few(field("name", TypeString, "kmsg, journald, crash, or the configured name", func(d *LogData) Value { return text(d.Log) })),
 		field("origin", TypeString, "writer, as far as certain: kernel, process (a crash line of the kernel), facility, path, identifier; of several lines, the last one's", func(d *LogData) Value { return text(d.Origin) }),
 		field("unit", TypeString, "the writer's systemd unit", func(d *LogData) Value { return text(d.Unit) }),
 		few(field("priority", TypeString, "emerg, alert, crit, err, warning, notice, info, debug; empty: unknown", func(d *LogData) Value { return text(d.Priority) })),
