@@ -141,6 +141,23 @@ func TestLogsHaveTheirOwnPatterns(t *testing.T) {
 	}
 }
 
+// What an earlier boot's kernel printed neither begins nor ends anything, except by rules that name
+// its log.
+func TestCrashLogIsForRulesThatNameIt(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: crash, events: [log], logs: [crash], pattern: oops, reason: R, message: m}
+- {name: kernel, events: [log], logs: [kernel], pattern: oops, condition: Sick, reason: R, message: m, clearWhen: 'log.text == "oops ends"'}
+- {name: any, events: [log], pattern: oops, condition: Ill, reason: R, message: m, clearPattern: oops ends}
+`))
+	want(t, e.Observe(logged(0, "oops"), at(0)), "kernel  firing", "any  firing", "Ill=True R", "Sick=True R")
+	for i, origin := range []string{event.OriginKernel, event.CrashLog, ""} {
+		now := time.Duration(1+i) * time.Minute
+		ev := logged(now, "oops ends")
+		ev.BootTime, ev.Log.Log, ev.Log.Origin, ev.Log.Seq = 0, event.CrashLog, origin, uint64(1+i)
+		want(t, e.Observe(ev, at(now)), "crash  firing")
+	}
+}
+
 // TestOneFaultFromProbeAndLog checks that an OOM kill reported by the BPF probe and by the
 // kernel log is one problem, whichever comes first.
 func TestOneFaultFromProbeAndLog(t *testing.T) {

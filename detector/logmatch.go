@@ -65,7 +65,7 @@ func (l *logMatching) match(d *event.LogData) []logpattern.Hit {
 	m := matchers[d.Log]
 	if m == nil {
 		names := []string{d.Log, event.KernelLogs}
-		if !d.FromKernel() {
+		if !d.FromKernel() || d.Log == event.CrashLog {
 			names = names[:1]
 		}
 		m = l.set.patterns.NewMatcher(names...)

@@ -14,7 +14,7 @@ import (
 // different ways to detect the same fault, so one of them is enough.
 type named struct {
 	stem  string   // of the family: event.LogStem, event.CheckStem, event.GaugeStem or event.ServiceStem
-	stems []string // with names; nil: all of the family
+	stems []string // with names; nil: all of the family but the crash log
 	// kernel: also the logs that contain kernel messages, of which one is enough.
 	kernel bool
 }
@@ -36,7 +36,10 @@ func (n *named) has(stem string, kernel bool) bool {
 	if stem == n.stem || n.kernel && kernel {
 		return true
 	}
-	return n.member(stem) && (n.stems == nil || slices.Contains(n.stems, stem))
+	if n.stems == nil { // the crash log is only for rules that name it
+		return n.member(stem) && stem != event.NamedStem(event.LogStem, event.CrashLog)
+	}
+	return n.member(stem) && slices.Contains(n.stems, stem)
 }
 
 // member reports whether the stem is a named member of the family.

@@ -65,7 +65,7 @@ type Rule struct {
 	// Fields of log rules, whose Events is exactly [log].
 	Pattern      string   `yaml:"pattern,omitempty"`          // RE2: which lines; empty: not a log rule
 	ClearPattern string   `yaml:"clearPattern,omitempty"`     // RE2: the lines that end the problem of their group
-	Logs         []string `yaml:"logs,omitempty,flow"`        // names of the logs; empty: all
+	Logs         []string `yaml:"logs,omitempty,flow"`        // names of the logs; empty: all but event.CrashLog
 	FallbackFor  []string `yaml:"fallbackFor,omitempty,flow"` // stems: the rule is inactive while a source of one of them is up
 	Lines        int      `yaml:"lines,omitempty"`            // how many lines both patterns may span; 0: derived from the patterns
 	// AnchorEnd makes Pattern match as in node-problem-detector, for its configurations.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/event"
 )
 
 // MaxLine is how many bytes of a line are matched. Records of /dev/kmsg are not longer
@@ -29,12 +30,14 @@ type Matcher struct {
 	live   bool     // recent isn't empty
 }
 
-// NewMatcher returns a matcher for one stream of a log that has these names.
+// NewMatcher returns a matcher for one stream of a log that has these names. A pattern without logs
+// is for all of them but event.CrashLog.
 func (s *Set) NewMatcher(names ...string) *Matcher {
 	n := len(s.patterns)
 	m := &Matcher{set: s, mask: newBitset(n), always: newBitset(n), found: newBitset(n), recent: newBitset(n), idle: true}
+	crash := slices.Contains(names, event.CrashLog)
 	for i, p := range s.patterns {
-		if len(p.Logs) > 0 && !slices.ContainsFunc(p.Logs, func(log string) bool { return slices.Contains(names, log) }) {
+		if (len(p.Logs) > 0 || crash) && !slices.ContainsFunc(p.Logs, func(log string) bool { return slices.Contains(names, log) }) {
 			continue
 		}
 		m.idle = false

@@ -44,7 +44,8 @@ type Pattern struct {
 	Lines int
 	// AnchorEnd selects NPD's way to match; see the package's comment.
 	AnchorEnd bool
-	// Logs are the logs that the pattern is for, by names of [Set.NewMatcher]; empty: all.
+	// Logs are the logs that the pattern is for, by names of [Set.NewMatcher]; empty: all but
+	// event.CrashLog.
 	Logs []string
 }
 

@@ -17,22 +17,24 @@ const (
 	KMsg     = "kmsg"
 	Journald = "journald"
 	File     = "file"
+	Crash    = event.CrashLog
 )
 
 // Plugins returns the names of all plugins.
-func Plugins() []string { return []string{KMsg, Journald, File} }
+func Plugins() []string { return []string{KMsg, Journald, File, Crash} }
 
 // Config configures one log.
 type Config struct {
-	// Name is the name of the log in rules; it must be unique.
+	// Name is the name of the log in rules; it must be unique. That of Crash is event.CrashLog.
 	Name string
-	// Plugin is KMsg, Journald or File.
+	// Plugin is KMsg, Journald, File or Crash.
 	Plugin string
 	// Path is the file (mandatory), the device ("": /dev/kmsg), or the folder of the journal ("":
 	// journald's); below the host's root.
 	Path string
 	// Lookback is how far back to begin at the first start, at most to the boot; 0: new lines
-	// only. For a file it requires a Format with times.
+	// only. For a file it requires a Format with times. For Crash: how long before the boot records
+	// may have been written.
 	Lookback time.Duration
 	// Delay skips lines that were logged less than this after the boot.
 	Delay time.Duration
@@ -69,6 +71,9 @@ func (c *Config) Check() document.Errors {
 	if c.Name == event.KernelLogs {
 		wrong("name", "%q is reserved: rules use it for all logs that have the kernel's lines", c.Name)
 	}
+	if (c.Name == event.CrashLog) != (c.Plugin == Crash) {
+		wrong("name", "%q: the plugin %s, and no other, has the name %s", c.Name, Crash, event.CrashLog)
+	}
 	if c.Lookback < 0 {
 		wrong("lookback", "%s is negative", c.Lookback)
 	}
@@ -97,6 +102,13 @@ func (c *Config) Check() document.Errors {
 	var err error
 	switch c.Plugin {
 	case KMsg:
+	case Crash:
+		if c.Path != "" {
+			wrong("path", "is not for %s, which has its own folders", Crash)
+		}
+		if c.Delay != 0 {
+			wrong("delay", "is not for %s, whose lines are of earlier boots", Crash)
+		}
 	case Journald:
 		_, err = journald.New(journald.Config{Filter: journald.Filter{Identifiers: c.Identifiers}})
 	case File:
@@ -110,9 +122,9 @@ func (c *Config) Check() document.Errors {
 		}
 		_, err = file.New(file.Config{Path: c.Path, Format: c.Format, Skip: c.Skip})
 	case "":
-		wrong("plugin", "is missing: want %s, %s or %s", KMsg, Journald, File)
+		wrong("plugin", "is missing: want %s, %s, %s or %s", KMsg, Journald, File, Crash)
 	default:
-		wrong("plugin", "%q: want %s, %s or %s", c.Plugin, KMsg, Journald, File)
+		wrong("plugin", "%q: want %s, %s, %s or %s", c.Plugin, KMsg, Journald, File, Crash)
 	}
 	if err != nil {
 		wrong("plugin", "%v", err)

@@ -1,6 +1,6 @@
 // Package logsource reads the configured logs and reports the lines that match patterns of rules.
 //
-// Each log has a goroutine: a reader (packages kmsg, journald and file below collector/logs) hands
+// Each log has a goroutine: a reader (the packages below collector/logs) hands
 // lines to it, a matcher checks each line against the current patterns, and a line that matches
 // becomes an [event.Log] event, together with the earlier lines that the patterns span. All other
 // lines are only counted.
@@ -21,7 +21,7 @@
 // remembers 4096 events).
 //
 // Lines from before this boot are counted as skipped: the state of the kernel that they describe is
-// gone.
+// gone. The exception is the log crash, which only rules that name it get.
 //
 // # Streams
 //

@@ -37,6 +37,9 @@ func (l *source) line(line *logs.Line) {
 		l.stats.Skipped++
 		return
 	}
+	if l.cfg.Plugin == Crash && line.Seq == 1 {
+		l.streams.forget() // another record begins
+	}
 	matcher := l.streams.of(line)
 	cut, matched := false, false
 	text := line.Text
@@ -61,6 +64,9 @@ func (l *source) line(line *logs.Line) {
 // If the line has only a wall clock time, the clock as it is set now decides. It is read once per
 // tick, and for each line that seems to be too early.
 func (l *source) tooEarly(line *logs.Line) bool {
+	if l.cfg.Plugin == Crash {
+		return false // its reader decides how old a record may be
+	}
 	if line.BootTime != 0 || l.cfg.Plugin == KMsg {
 		return line.BootTime < l.cfg.Delay
 	}

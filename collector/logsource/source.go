@@ -17,6 +17,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/collector/logs"
+	"github.com/kernosis/kernosis/collector/logs/crash"
 	"github.com/kernosis/kernosis/collector/logs/file"
 	"github.com/kernosis/kernosis/collector/logs/journald"
 	"github.com/kernosis/kernosis/collector/logs/kmsg"
@@ -222,6 +223,8 @@ func openReader(l *source, position logs.Position, status func(error)) (reader, 
 		return kmsg.New(kmsg.Config{
 			Path: KMsgPath(l.o.HostRoot, c.Path), Position: position, Lookback: lookback, Status: status,
 		}), nil
+	case Crash:
+		return crash.New(crash.Config{Root: l.o.HostRoot, Position: position, Lookback: c.Lookback, Status: status, Log: l.o.Log}), nil
 	case Journald:
 		return journald.New(journald.Config{
 			Root: l.o.HostRoot, Directory: c.Path, Filter: journald.Filter{Identifiers: c.Identifiers},

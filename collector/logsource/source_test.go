@@ -294,8 +294,12 @@ func TestBoots(t *testing.T) {
 		{File, 10000 * time.Hour, logs.Line{Time: now}, true},
 		{KMsg, 0, logs.Line{}, false},
 		{KMsg, time.Minute, logs.Line{}, true},
+		{Crash, 0, logs.Line{Time: now.Add(-1000 * 24 * time.Hour)}, false},
 	} {
 		c := Config{Name: "l", Plugin: tt.plugin, Path: "/x", Delay: tt.delay}
+		if tt.plugin == Crash {
+			c = Config{Name: Crash, Plugin: Crash}
+		}
 		l := open(t, patterns(t, "x"), Options{}, c).logs[0]
 		if got := l.tooEarly(&tt.line); got != tt.skip {
 			t.Errorf("%s after %v, %+v: skipped %v", tt.plugin, tt.delay, tt.line, got)
@@ -339,7 +343,7 @@ func TestConfig(t *testing.T) {
 		{"", "", Config{Name: "a.log", Plugin: File, Path: "/a.log"}},
 		{"name", "at most 63", Config{Name: "a/b", Plugin: KMsg}},
 		{"name", "at most 63", Config{Name: strings.Repeat("a", 64), Plugin: KMsg}},
-		{"plugin", "want kmsg, journald or file", Config{Name: "a"}},
+		{"plugin", "want kmsg, journald, file or crash", Config{Name: "a"}},
 		{"plugin", `"syslog"`, Config{Name: "a", Plugin: "syslog"}},
 		{"path", "missing", Config{Name: "a", Plugin: File}},
 		{"path", "absolute", Config{Name: "a", Plugin: File, Path: "a"}},
@@ -353,6 +357,11 @@ func TestConfig(t *testing.T) {
 		{"kernel", "files only", Config{Name: "a", Plugin: Journald, Format: file.Format{Kernel: true}}},
 		{"format", "files only", Config{Name: "a", Plugin: KMsg, Format: file.Format{Message: "x"}}},
 		{"skip", "files only", Config{Name: "a", Plugin: KMsg, Skip: []string{"x"}}},
+		{"", "", Config{Name: "crash", Plugin: Crash, Lookback: 1}},
+		{"name", "no other", Config{Name: "crash", Plugin: KMsg}},
+		{"name", "has the name crash", Config{Name: "a", Plugin: Crash}},
+		{"path", "own folders", Config{Name: "crash", Plugin: Crash, Path: "/a"}},
+		{"delay", "earlier boots", Config{Name: "crash", Plugin: Crash, Delay: 1}},
 	} {
 		err := tt.c.Check().Err()
 		if tt.field == "" {

@@ -53,16 +53,16 @@ func TestPathsOfTheHost(t *testing.T) {
 		HostRoot: root, Runtime: []string{"/run/crio"},
 		Logs: []Log{
 			{"kmsg", "kmsg", filepath.Join(root, "dev/kmsg")}, {"later", "file", "/var/log/later.log"}, {"app", "file", "/srv/app/app.log"},
-			{"all", "file", "/srv/*/x.log"}, {"journal", "journald", ""},
+			{"all", "file", "/srv/*/x.log"}, {"journal", "journald", ""}, {"crash", "crash", ""},
 		},
 	})
 	got := of(c.Look())
-	want := []string{"devices " + root + "/sys (the node's)", "log/app " + root + "/srv/app", "log/journal " + root + "/usr/bin/journalctl", "log/kmsg " + root + "/dev/kmsg", "runtime " + root + "/run/crio"}
+	want := []string{"devices " + root + "/sys (the node's)", "log/app " + root + "/srv/app", "log/crash " + root + "/sys/fs", "log/journal " + root + "/usr/bin/journalctl", "log/kmsg " + root + "/dev/kmsg", "runtime " + root + "/run/crio"}
 	if !slices.Equal(got, want) {
 		t.Errorf("lacking %q\nwant %q", got, want)
 	}
 	// What comes back is detected.
-	for _, dir := range []string{"srv/app", "usr/bin", "run/crio", "dev", "sys/block"} {
+	for _, dir := range []string{"srv/app", "usr/bin", "run/crio", "dev", "sys/block", "sys/fs", "var/lib"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}

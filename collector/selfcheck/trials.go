@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/logs/crash"
 )
 
 // pins checks the pins, which are kept on a BPF filesystem.
@@ -155,6 +157,11 @@ func (c *Checker) log(l Log, have func(...string) []string) *Lack {
 		return open(part, l.Path, err, have("CAP_SYSLOG"), unseen)
 	case "journald":
 		return c.journal(part, l.Path, have, unseen)
+	case "crash":
+		if hidden, ok := errors.AsType[*fs.PathError](crash.Check(c.fs)); ok {
+			return open(part, hidden.Path, hidden, have("CAP_DAC_READ_SEARCH"), "panics of the kernel")
+		}
+		return nil
 	}
 	if strings.ContainsAny(l.Path, "*?[") {
 		return nil // it may match nothing

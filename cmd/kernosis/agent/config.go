@@ -81,7 +81,7 @@ func RunFlags(fs *pflag.FlagSet) {
 	fs.Duration("hung-task-after", 0, "report tasks blocked longer than this `duration`; 0: the kernel's hung_task_timeout_secs, or 120s")
 	fs.StringSlice("target", nil, "probe target to watch, `address:port` (repeatable)")
 	fs.String("targets-dir", "/run/kernosis/targets.d", "`folder` of files with probe targets, reloaded when they change")
-	fs.StringSlice("log", nil, "log `source`: [NAME=]kmsg, [NAME=]journald, [NAME=]file:PATH, or none (repeatable; default kmsg)")
+	fs.StringSlice("log", nil, "log `source`: [NAME=]kmsg, [NAME=]journald, [NAME=]file:PATH, crash, or none (repeatable; default kmsg and crash)")
 	fs.String("report-socket", "", "unix `socket` for configured problem daemons (reports:); empty: none")
 	probeFlags(fs)
 	diagnoseFlags(fs)

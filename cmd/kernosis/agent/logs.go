@@ -37,6 +37,10 @@ type logConfig struct {
 // boot are detected.
 const kmsgLookback = 5 * time.Minute
 
+// crashLookback is how long before the boot a panic may have been to be reported at the first start:
+// the machine may have stood still for a night.
+const crashLookback = 24 * time.Hour
+
 // source returns the log source that l configures, with default name and lookback filled in.
 func (l *logConfig) source() logsource.Config {
 	c := logsource.Config{
@@ -48,6 +52,8 @@ func (l *logConfig) source() logsource.Config {
 		c.Lookback = *l.Lookback
 	case c.Plugin == logsource.KMsg:
 		c.Lookback = kmsgLookback
+	case c.Plugin == logsource.Crash:
+		c.Lookback = crashLookback
 	}
 	switch {
 	case c.Name != "":
@@ -60,7 +66,7 @@ func (l *logConfig) source() logsource.Config {
 }
 
 // logs returns the logs to read: those of the file and of --log, or else the
-// kernel's. The error joins all errors found.
+// kernel's and the records of its crashes. The error joins all errors found.
 func (c *Config) logs() ([]logsource.Config, error) {
 	var out []logsource.Config
 	var errs []error
@@ -89,7 +95,7 @@ func (c *Config) logs() ([]logsource.Config, error) {
 		}
 		source := parseLog(text)
 		if plugins := logsource.Plugins(); !slices.Contains(plugins, source.Plugin) {
-			hint := cmp.Or(document.Suggest(source.Plugin, plugins), ", want kmsg, journald or file:PATH")
+			hint := cmp.Or(document.Suggest(source.Plugin, plugins), ", want kmsg, journald, file:PATH or crash")
 			if strings.HasPrefix(source.Plugin, "/") {
 				hint = ", did you mean file:" + source.Plugin + "?"
 			}
@@ -101,7 +107,7 @@ func (c *Config) logs() ([]logsource.Config, error) {
 		})
 	}
 	if len(out) == 0 && !none {
-		out = []logsource.Config{parseLog(logsource.KMsg)}
+		out = []logsource.Config{parseLog(logsource.KMsg), parseLog(logsource.Crash)}
 	}
 	if len(out) > logsource.MaxLogs {
 		errs = append(errs, fmt.Errorf("logs: %d, want at most %d", len(out), logsource.MaxLogs))

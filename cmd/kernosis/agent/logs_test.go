@@ -60,7 +60,7 @@ func TestConfiguredLogs(t *testing.T) {
 		args       []string
 		want       string
 	}{
-		{"default", "", nil, "kmsg=kmsg: 5m0s"},
+		{"default", "", nil, "kmsg=kmsg: 5m0s|crash=crash: 24h0m0s"},
 		{"none", "", []string{"--log", "none"}, ""},
 		{"flags", "", []string{"--log", "kmsg", "--log", "journald:/var/log/journal", "--log", "file:/var/log/kern.log,sys=file:/var/log/syslog"},
 			"kmsg=kmsg: 5m0s|journald=journald:/var/log/journal 0s|kern.log=file:/var/log/kern.log 0s|sys=file:/var/log/syslog 0s"},

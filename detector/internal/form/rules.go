@@ -39,7 +39,7 @@ type Rule struct {
 	Doc          string           `json:"doc" jsonschema:"maxLength=256" jsonschema_description:"Page on the problem, such as problems/OOMKilling."`
 	Pattern      Pattern          `json:"pattern" jsonschema_description:"Log rules: RE2 that matches the lines; named groups become fields match.<group>."`
 	ClearPattern Pattern          `json:"clearPattern" jsonschema_description:"Log rules: RE2 for the lines that end the problem of their group."`
-	Logs         []string         `json:"logs" jsonschema:"minItems=1" jsonschema_description:"Log rules: names of logs; kernel: all logs with kernel messages; default: all."`
+	Logs         []string         `json:"logs" jsonschema:"minItems=1" jsonschema_description:"Log rules: names of logs; kernel: all logs with kernel messages; default: all but crash."`
 	FallbackFor  []string         `json:"fallbackFor" jsonschema:"minItems=1" jsonschema_description:"Log rules: inactive while a source of these event kinds, such as oomkill, is up."`
 	Lines        int              `json:"lines" jsonschema:"minimum=1,maximum=100" jsonschema_description:"Log rules: how many lines the patterns may span."`
 	AnchorEnd    bool             `json:"anchorEnd" jsonschema_description:"Log rules: the match must end where the joined last lines end, as in node-problem-detector."`
