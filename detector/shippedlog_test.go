@@ -82,9 +82,13 @@ func TestShippedLogRulesAskForTheKernel(t *testing.T) {
 		if r.Condition == "" && r.Name == "segfault" {
 			kernel = `log.origin == "process"`
 		}
+		logs := []string{event.KernelLogs}
+		if r.Name == "kernel-panic" {
+			logs = []string{event.CrashLog}
+		}
 		switch {
 		case r.Pattern == "":
-		case !slices.Equal(r.Logs, []string{event.KernelLogs}) || !strings.HasPrefix(r.When, kernel):
+		case !slices.Equal(r.Logs, logs) || !strings.HasPrefix(r.When, kernel):
 			t.Errorf("rule %s: logs %v, when %q: want kernel and %s", r.Name, r.Logs, r.When, kernel)
 		case r.ClearPattern != "":
 			t.Errorf("rule %s: clearPattern is matched whoever wrote the line: use clearWhen", r.Name)
