@@ -21,7 +21,7 @@ func TestPlan(t *testing.T) {
 	}{
 		{"", []string{
 			"6.1 faults ", "6.1 faults, global OOM TestOOMKill/^global$", "6.1 faults on cgroup v1 TestOOMKill", "6.1 variants TestEveryVariantAlone", "6.1 collector ", "6.1 bpf ",
-			"6.1 agent " + agentTests, "6.1 hardened TestHardened", "6.1 inject ", "5.10-generic faults, ext4 a module TestFSError",
+			"6.1 agent " + agentTests, "6.1 hardened TestHardened", "6.1 panic TestPanic", "6.1 inject ", "5.10-generic faults, ext4 a module TestFSError",
 			"5.10-generic hardware errors TestHWError",
 		}},
 		{"oomkill", []string{

@@ -61,6 +61,7 @@ func suites() []suite {
 			on: func(k kernel.Kernel) bool { return k.Name == "5.10" || k.Name == "newest" }},
 		{name: "agent", pkg: "cmd/kernosis", run: agentTests, row: packageRow("agent, across kill -9"), load: []string{"xfs"}},
 		{name: "hardened", pkg: "vmtest/hardened", run: "TestHardened", row: faultRow},
+		{name: "panic", pkg: "vmtest/panic", run: "TestPanic", row: faultRow},
 		{name: "inject", pkg: "cmd/kernosis/inject", row: packageRow("drills"), skips: 2},
 	}
 }
