@@ -104,7 +104,7 @@ type DiskIO struct {
 	H        Header
 	Sector   uint64 // 512-byte units, from the start of the whole disk
 	Start    uint64 // first sector of the partition; 0: the whole disk
-	Dev      uint32 // partition or disk; 0: a hidden disk
+	Dev      uint32 // partition or disk; 0: a hidden disk, before v6.1
 	Disk     uint32 // whole disk
 	Bytes    uint32
 	Error    uint32

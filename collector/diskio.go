@@ -146,7 +146,7 @@ func (d *diskIO) fill(r *bpf.DiskIO, ev *event.Event) {
 // note records the error of a device for the volumes above it.
 func (d *diskIO) note(r *bpf.DiskIO, device *event.Device) {
 	dev, disk := r.Dev, r.Disk
-	if dev == 0 {
+	if isPath(r) {
 		dev = device.Major<<20 | device.Minor // of the visible disk
 		disk = dev
 	}
@@ -165,7 +165,7 @@ func (d *diskIO) noteStorms(storms []bpf.DiskErrors, boot uint64) {
 
 // name returns the device, with the kernel's name of the disk if it is gone, as failed disks are.
 func (d *diskIO) name(r *bpf.DiskIO) event.Device {
-	if r.Dev == 0 {
+	if isPath(r) {
 		return d.hidden(r)
 	}
 	major, minor := hostfs.SplitKernelDev(r.Dev)
@@ -206,8 +206,13 @@ func diskName(r *bpf.DiskIO) string {
 // isNumber reports whether a name is a number such as "259:3", not the kernel's name of a disk.
 func isNumber(name string) bool { return strings.IndexByte(name, ':') >= 0 }
 
-// hidden returns the visible disk of a path of a multipath NVMe disk: the path has no device
-// number, and nothing is mounted from it.
+// isPath reports whether the record's disk is hidden: a path of a multipath NVMe disk. Since v6.1
+// (a0a6314ae774) it has a number, which is not in sysfs.
+func isPath(r *bpf.DiskIO) bool {
+	return r.Dev == 0 || hostfs.IsNVMePath(string(bpf.CString(r.DiskName[:])))
+}
+
+// hidden returns the visible disk of a path: nothing is mounted from the path itself.
 func (d *diskIO) hidden(r *bpf.DiskIO) event.Device {
 	if now := time.Now(); d.head.of != r.DiskName || now.Sub(d.head.at) >= headFresh {
 		name := display.Safe(string(bpf.CString(r.DiskName[:])), 64)

@@ -48,6 +48,8 @@ func diskEnvironment(t testing.TB) *environment {
 	disk("253:1", "devices/virtual/block/dm-1")
 	write("sys/devices/virtual/block/dm-1/slaves/dm-0/dev", "253:0\n")
 	write("sys/devices/virtual/block/dm-1/slaves/gone/other", "")
+	disk("253:2", "devices/virtual/block/dm-2")
+	write("sys/devices/virtual/block/dm-2/slaves/nvme0n1/dev", "259:7\n")
 	disk("259:7", "devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1")
 	write("sys/devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1/diskseq", "10\n")
 	for name, target := range map[string]string{
@@ -98,6 +100,14 @@ func partitionError() *bpf.DiskIO {
 	return r
 }
 
+// pathError returns an error of a path of nvme0n1, with the number that the kernel gives it.
+func pathError(number uint32) *bpf.DiskIO {
+	r := partitionError()
+	r.Dev, r.Disk, r.Start = number, number, 0
+	copy(r.DiskName[:], "nvme0c1n1")
+	return r
+}
+
 func TestDecodeDiskIO(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -144,11 +154,15 @@ func TestDecodeDiskIO(t *testing.T) {
 			unit:   "postgresql.service",
 		},
 		{
-			name: "path of a multipath NVMe disk",
-			record: func(r *bpf.DiskIO) {
-				r.Dev, r.Disk, r.Start = 0, 0, 0
-				copy(r.DiskName[:], "nvme0c1n1")
-			},
+			name:   "path of a multipath NVMe disk",
+			record: func(r *bpf.DiskIO) { *r = *pathError(0) },
+			want:   event.DiskIOData{Op: "read", Sector: 5000, Bytes: 4096, Error: "ENODATA", Status: "MEDIUM"},
+			device: event.Device{Major: 259, Minor: 7, Name: "nvme0n1", Mounts: []event.Mount{{Path: "/data", FSType: "xfs"}}},
+			unit:   "postgresql.service",
+		},
+		{
+			name:   "path with a number of its own",
+			record: func(r *bpf.DiskIO) { *r = *pathError(259<<20 | 2) },
 			want:   event.DiskIOData{Op: "read", Sector: 5000, Bytes: 4096, Error: "ENODATA", Status: "MEDIUM"},
 			device: event.Device{Major: 259, Minor: 7, Name: "nvme0n1", Mounts: []event.Mount{{Path: "/data", FSType: "xfs"}}},
 			unit:   "postgresql.service",
@@ -231,10 +245,8 @@ func TestDecodeDiskIOOfReusedNumber(t *testing.T) {
 
 func TestDecodeDiskIOAllocatesNothing(t *testing.T) {
 	d := testDiskIO(t)
-	path := partitionError()
-	path.Dev, path.Disk = 0, 0
-	copy(path.DiskName[:], "nvme0c1n1")
-	for _, r := range []*bpf.DiskIO{partitionError(), path, volumeError(253<<20, time.Minute)} {
+	path := pathError(0)
+	for _, r := range []*bpf.DiskIO{partitionError(), path, pathError(259<<20 | 2), volumeError(253<<20, time.Minute)} {
 		var ev event.Event
 		decode := func() {
 			ev = event.Event{}

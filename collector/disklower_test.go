@@ -20,10 +20,15 @@ func volumeError(dev uint32, at time.Duration) *bpf.DiskIO {
 }
 
 func TestDiskIOFromBelow(t *testing.T) {
-	const dm0, dm1, other = 253 << 20, 253<<20 | 1, 253<<20 | 9
+	const dm0, dm1, dm2, other = 253 << 20, 253<<20 | 1, 253<<20 | 2, 253<<20 | 9
 	disk := func(at time.Duration) *bpf.DiskIO {
 		r := partitionError()
 		r.H.BootNS = uint64(at)
+		return r
+	}
+	path := func(number uint32) *bpf.DiskIO {
+		r := pathError(number)
+		r.H.BootNS = uint64(time.Minute)
 		return r
 	}
 	tests := []struct {
@@ -34,6 +39,8 @@ func TestDiskIOFromBelow(t *testing.T) {
 		{"volume over a partition", []*bpf.DiskIO{disk(time.Minute), volumeError(dm0, time.Minute+50*time.Microsecond)}, "sda2"},
 		{"volume over a volume", []*bpf.DiskIO{disk(time.Minute), volumeError(dm0, time.Minute), volumeError(dm1, time.Minute)}, "sda2"},
 		{"volume over a volume whose own error it is", []*bpf.DiskIO{volumeError(dm0, time.Minute), volumeError(dm1, time.Minute)}, "dm-0"},
+		{"volume over a multipath NVMe disk", []*bpf.DiskIO{path(0), volumeError(dm2, time.Minute)}, "nvme0n1"},
+		{"volume over one whose path has a number", []*bpf.DiskIO{path(259<<20 | 2), volumeError(dm2, time.Minute)}, "nvme0n1"},
 		{"its own", []*bpf.DiskIO{volumeError(dm0, time.Minute)}, ""},
 		{"its own again", []*bpf.DiskIO{volumeError(dm0, time.Minute), volumeError(dm0, time.Minute)}, ""},
 		{"long after", []*bpf.DiskIO{disk(time.Minute), volumeError(dm0, time.Minute+lowerWithin+1)}, ""},

@@ -69,19 +69,30 @@ func ParseNVMeHealth(b []byte) (h NVMeHealth, err error) {
 // NVMeHead converts "nvme0c1n2", a hidden path to namespace 2 of subsystem 0 through controller 1,
 // into the visible disk "nvme0n2".
 func NVMeHead(path string) (string, bool) {
-	rest, ok := strings.CutPrefix(path, "nvme")
+	subsystem, namespace, ok := cutNVMePath(path)
 	if !ok {
-		return "", false
-	}
-	subsystem, rest, ok := strings.Cut(rest, "c")
-	if !ok {
-		return "", false
-	}
-	controller, namespace, ok := strings.Cut(rest, "n")
-	if !ok || !isDecimal(subsystem) || !isDecimal(controller) || !isDecimal(namespace) {
 		return "", false
 	}
 	return "nvme" + subsystem + "n" + namespace, true
+}
+
+// IsNVMePath reports whether a disk of this name is hidden: a path of a multipath NVMe disk.
+func IsNVMePath(name string) bool {
+	_, _, ok := cutNVMePath(name)
+	return ok
+}
+
+func cutNVMePath(path string) (subsystem, namespace string, ok bool) {
+	rest, ok := strings.CutPrefix(path, "nvme")
+	if !ok {
+		return "", "", false
+	}
+	subsystem, rest, ok = strings.Cut(rest, "c")
+	if !ok {
+		return "", "", false
+	}
+	controller, namespace, ok := strings.Cut(rest, "n")
+	return subsystem, namespace, ok && isDecimal(subsystem) && isDecimal(controller) && isDecimal(namespace)
 }
 
 func isDecimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

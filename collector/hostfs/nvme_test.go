@@ -71,5 +71,8 @@ func TestNVMeHead(t *testing.T) {
 		if got, ok := NVMeHead(path); got != want || ok != (want != "") {
 			t.Errorf("%s: %q %v, want %q", path, got, ok, want)
 		}
+		if is := IsNVMePath(path); is != (want != "") {
+			t.Errorf("%s is a path: %v", path, is)
+		}
 	}
 }
