@@ -177,10 +177,17 @@ func blkdebug(t *testing.T, op string, bad uint64) *diskFault {
 // xfsFile is a disk whose bad blocks belong to a file on a mounted XFS.
 func (l *diskLab) xfsFile(t *testing.T) *diskFault {
 	t.Helper()
-	const blocks = 8
 	d := newNullDisk(t, "xfs", xfsMiB, "memory_backed=1")
-	makeFS(t, "xfs", d.path())
-	m := mountFS(t, "xfs", d.path(), "")
+	return l.badFile(t, "xfs", d.blockDevice, d)
+}
+
+// badFile is a disk with a mounted filesystem and a file on bad blocks. They are bad on backing, which
+// has the same sectors.
+func (l *diskLab) badFile(t *testing.T, fsType string, d blockDevice, backing nullDisk) *diskFault {
+	t.Helper()
+	const blocks = 8
+	makeFS(t, fsType, d.path())
+	m := mountFS(t, fsType, d.path(), "")
 	path := filepath.Join(m.dir, "file")
 	if err := os.WriteFile(path, make([]byte, blocks*blockSize), 0o600); err != nil {
 		t.Fatal(err)
@@ -193,11 +200,11 @@ func (l *diskLab) xfsFile(t *testing.T) *diskFault {
 	for i := range uint32(blocks) {
 		sector := deviceSector(t, r.f, i)
 		bad = append(bad, sector)
-		d.spoil(t, sector, blockSize/sectorSize)
+		backing.spoil(t, sector, blockSize/sectorSize)
 	}
 	next := 0
 	return &diskFault{
-		device: d.name, op: "read", bytes: blockSize, errno: unix.EIO, mount: event.Mount{Path: m.dir, FSType: "xfs"},
+		device: d.name, op: "read", bytes: blockSize, errno: unix.EIO, mount: event.Mount{Path: m.dir, FSType: fsType},
 		succeed: func() error { return os.WriteFile(filepath.Join(m.dir, "other"), []byte("x"), 0o600) },
 		fail: func() (uint64, error) {
 			i := next % blocks

@@ -44,6 +44,8 @@ func TestDiskIO(t *testing.T) {
 		{"virtio-blkdebug-read", func(t *testing.T) *diskFault { return blkdebug(t, "read", 2048) }},
 		{"virtio-blkdebug-write", func(t *testing.T) *diskFault { return blkdebug(t, "write", 4096) }},
 		{"xfs-mounted", lab.xfsFile},
+		{"nvme-path", lab.nvmePath},
+		{"nvme-no-path", lab.nvmeWithoutPath},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -93,6 +95,7 @@ type diskLab struct {
 func (l *diskLab) end(t *testing.T) {
 	t.Helper()
 	noLoss(t, l.agent.Entries())
+	l.checkNoPaths(t)
 	l.agent.WaitIn(t, "healthy disks", 30*time.Second, func(entries []journal.Entry) bool {
 		return agenttest.Condition(entries, "DiskUnhealthy").Status == problem.False
 	})

@@ -22,17 +22,8 @@ type nullDisk struct {
 
 func newNullDisk(t *testing.T, name string, sizeMiB int, settings ...string) nullDisk {
 	t.Helper()
-	needConfig(t, "CONFIG_CONFIGFS_FS")
 	module(t, "CONFIG_BLK_DEV_NULL_BLK", "null_blk", "nr_devices=0")
-	const configfs = "/sys/kernel/config"
-	if err := unix.Mount("configfs", configfs, "configfs", 0, ""); err != nil && err != unix.EBUSY {
-		t.Fatal(err)
-	}
-	d := nullDisk{dir: filepath.Join(configfs, "nullb", "kn-"+name)}
-	if err := os.Mkdir(d.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	atEnd(t, func() error { return os.Remove(d.dir) })
+	d := nullDisk{dir: configFolder(t, "nullb/kn-"+name)}
 	for _, s := range append(settings, fmt.Sprintf("size=%d", sizeMiB), "power=1") {
 		attr, value, _ := strings.Cut(s, "=")
 		d.set(t, attr, value)
@@ -43,6 +34,22 @@ func newNullDisk(t *testing.T, name string, sizeMiB int, settings ...string) nul
 		return filepath.Base(dir) == filepath.Base(d.dir) || filepath.Base(dir) == index
 	})
 	return d
+}
+
+// configFolder creates a folder of configfs and removes it at the end of the test.
+func configFolder(t *testing.T, path string) string {
+	t.Helper()
+	needConfig(t, "CONFIG_CONFIGFS_FS")
+	const configfs = "/sys/kernel/config"
+	if err := unix.Mount("configfs", configfs, "configfs", 0, ""); err != nil && err != unix.EBUSY {
+		t.Fatal(err)
+	}
+	path = filepath.Join(configfs, path)
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	atEnd(t, func() error { return os.Remove(path) })
+	return path
 }
 
 func (d nullDisk) set(t *testing.T, attr, value string) {
