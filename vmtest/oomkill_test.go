@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -53,10 +51,6 @@ func TestOOMKill(t *testing.T) {
 	t.Run("memcg-ancestor-limit", func(t *testing.T) { reported(t, a, killsAtAncestor(t)) })
 	t.Run("memcg-oom-group", func(t *testing.T) { reported(t, a, groupKill(t)) })
 	t.Run("memcg-dying", func(t *testing.T) { reported(t, a, dyingVictims(t)) })
-	t.Run("memcg-clock-set-back", func(t *testing.T) {
-		setClock(t, -8*time.Hour)
-		reported(t, a, killsInGroup(t))
-	})
 	t.Run("global", func(t *testing.T) {
 		protect(t, os.Getpid(), a.PID())
 		reported(t, a, globalKills(t))
@@ -112,30 +106,6 @@ func killsAtAncestor(t *testing.T) *oomKills {
 		want.pids = append(want.pids, child.hog(t, 32))
 	}
 	return want
-}
-
-// killsInGroup makes the victims exceed the limit of their own cgroup.
-func killsInGroup(t *testing.T) *oomKills {
-	t.Helper()
-	group := newControlGroup(t, "/kn-clock", "memory.max=16M")
-	want := &oomKills{comm: "dd", adj: 1000, group: group.path, scope: "memcg", owner: group.path, limit: 16 << 20}
-	for range faults {
-		want.pids = append(want.pids, group.hog(t, 32))
-	}
-	return want
-}
-
-// setClock sets the machine's wall clock forward or back for the duration of the test.
-func setClock(t *testing.T, by time.Duration) {
-	t.Helper()
-	step := func(by time.Duration) {
-		now := unix.NsecToTimespec(time.Now().Add(by).UnixNano())
-		if err := unix.ClockSettime(unix.CLOCK_REALTIME, &now); err != nil {
-			t.Fatal(err)
-		}
-	}
-	step(by)
-	t.Cleanup(func() { step(-by) })
 }
 
 // groupKill makes one kill take all processes of a cgroup with it.
@@ -209,7 +179,7 @@ func globalKills(t *testing.T) *oomKills {
 // kill is reported, and fails the test if a report is wrong.
 func reported(t *testing.T, a *agenttest.Agent, want *oomKills) {
 	t.Helper()
-	subject := func(p *problem.Problem) bool { return p.Subject == "cgroup "+want.group }
+	subject := want.isSubject
 	a.WaitIn(t, "kill of the row", 60*time.Second, func(entries []journal.Entry) bool {
 		return len(agenttest.States(entries, "oom-kill", subject)) >= len(want.pids)
 	})
@@ -262,6 +232,8 @@ func reported(t *testing.T, a *agenttest.Agent, want *oomKills) {
 	}
 	t.Logf("%s", occurrences[0].Message)
 }
+
+func (w *oomKills) isSubject(p *problem.Problem) bool { return p.Subject == "cgroup "+w.group }
 
 // check fails the test if a kill's event is wrong.
 func (w *oomKills) check(t *testing.T, ev *event.Event) {
