@@ -74,7 +74,7 @@ func readRepository(t *testing.T, path string) []byte {
 func docOtherPrograms() []string {
 	return strings.Fields("argocd awk cat cd command cosign cp crane ctr curl date df docker echo extract-vmlinux find gh git grep grype head jq" +
 		" journalctl k3s kind ln ls mkdir oc sed sh sha256sum skopeo sleep sort stat strings tail tar time touch trivy uname uniq wc" +
-		" bridge btrfs chronyc chroot conntrack coredumpctl dmesg dmsetup ethtool findmnt ip ipmitool iptables-save iscsiadm losetup lsblk" +
+		" bridge btrfs chronyc chroot conntrack coredumpctl devlink dmesg dmsetup ethtool findmnt ip ipmitool iptables-save iscsiadm losetup lsblk" +
 		" lspci lvs mdadm multipath nc nfsstat nft nvidia-smi nvme ps ras-mc-ctl sensors smartctl ss swapon sysctl systemctl systemd-cgtop" +
 		" timedatectl top")
 }
