@@ -89,8 +89,19 @@ func (h *hungtask) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, 
 	if err != nil {
 		return false, err
 	}
+	if h.repeats(r) {
+		return false, nil
+	}
 	h.hung(r, ev)
 	return true, nil
+}
+
+// repeats reports whether a record is of a hang that is reported already. The first walk of an agent
+// reports all hangs again, also those whose first record this agent has read from the ring: khungtaskd
+// found them before that walk.
+func (h *hungtask) repeats(r *bpf.HungTask) bool {
+	was := h.reported[hungKey{r.Task.PID, r.Task.StartNS}]
+	return was != nil && r.H.BootNS-r.BlockedNS <= uint64(was.BootTime) //nolint:gosec // nanoseconds since boot
 }
 
 // hung fills the event of a hang. It allocates the names of the stack and a copy for reported,

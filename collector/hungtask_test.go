@@ -133,6 +133,31 @@ func TestDecodeHungTask(t *testing.T) {
 
 // The end of a hang has the subject and the lock of its beginning, even if the task, and with it
 // its cgroups, is gone.
+// A hang that khungtaskd finds between the start of an agent and its first walk is in the ring twice.
+func TestHangsAreReportedOnce(t *testing.T) {
+	h := makeHungTask(hungEnvironment(t, hungKallsyms, "120"))
+	for i, c := range []struct {
+		at, blocked time.Duration // since boot
+		reported    bool
+	}{
+		{400 * time.Second, 121 * time.Second, true},
+		{405 * time.Second, 126 * time.Second, false},   // by the walk: the same sleep
+		{700 * time.Second, 421 * time.Second, false},   // the same
+		{1100 * time.Second, 200 * time.Second, true},   // its end was lost: it sleeps since 900 s
+		{1101 * time.Second, 1101 * time.Second, false}, // since the boot, as far as known
+	} {
+		r := hungRecord()
+		r.H.BootNS, r.BlockedNS = uint64(c.at), uint64(c.blocked)
+		ev := event.Event{BootTime: event.Duration(c.at)}
+		if ok, err := h.decode(&r.H, rawOf(r), &ev); ok != c.reported || err != nil {
+			t.Errorf("record %d: reported %v, %v", i, ok, err)
+		}
+	}
+	r := hungRecord()
+	decodeHung(t, h, bpf.KindHungTaskResumed, resumedRecord(r))
+	decodeHung(t, h, bpf.KindHungTask, r) // it hangs anew
+}
+
 func TestDecodeHungTaskEnd(t *testing.T) {
 	h := makeHungTask(hungEnvironment(t, hungKallsyms, ""))
 	begin := hungRecord()

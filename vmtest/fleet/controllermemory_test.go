@@ -122,7 +122,7 @@ func makeUnfinished(t *testing.T, server *kubetest.Server, namespace string, nod
 // without the race detector, which takes several times the memory.
 func TestControllerMemory(t *testing.T) {
 	testall.Only(t)
-	n, bound, limit := testall.Cases(t, 10_000), int64(200<<20), int64(0)
+	n, bound, limit := testall.Cases(t, 10_000), int64(240<<20), int64(0)
 	if n >= 50_000 {
 		bound = memoryLimit(t, "../../deploy/chart/kernosis/values.yaml")
 		limit = bound

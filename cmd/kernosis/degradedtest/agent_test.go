@@ -15,7 +15,9 @@ import (
 )
 
 // stems returns the stems of kernel programs.
-func stems() []string { return []string{"oomkill", "hungtask", "sockfail", "diskio", "fserror", "hwerror"} }
+func stems() []string {
+	return []string{"oomkill", "hungtask", "sockfail", "diskio", "fserror", "hwerror"}
+}
 
 func TestNothingIsLacking(t *testing.T) {
 	testall.Only(t)

@@ -57,14 +57,21 @@ func TestOOM(t *testing.T) {
 func TestOOMStartedOnAThreadThatEnds(t *testing.T) {
 	o := &inject.OOM{StateDir: stateDir(t), Suffix: "-thread"}
 	thread := make(chan int)
-	started := make(chan error, 1)
-	go func() {
+	started, other := make(chan error, 1), make(chan struct{})
+	start := func() {
 		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		err := o.Start(t.Context())
 		thread <- unix.Gettid()
 		started <- err
+	}
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		go start() // on another thread: this may be the main thread, which never ends
+		<-other
 	}()
 	tid := <-thread
+	close(other)
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
