@@ -58,18 +58,20 @@ func TestOOMStartedOnAThreadThatEnds(t *testing.T) {
 	o := &inject.OOM{StateDir: stateDir(t), Suffix: "-thread"}
 	thread := make(chan int)
 	started, other := make(chan error, 1), make(chan struct{})
-	start := func() {
+	var start func()
+	start = func() {
 		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
+		if unix.Gettid() == os.Getpid() {
+			defer runtime.UnlockOSThread()
+			go start() // on another thread: the main thread never ends
+			<-other
+			return
+		}
 		err := o.Start(t.Context())
 		thread <- unix.Gettid()
 		started <- err
 	}
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		go start() // on another thread: this may be the main thread, which never ends
-		<-other
-	}()
+	go start()
 	tid := <-thread
 	close(other)
 	if err := <-started; err != nil {
