@@ -165,8 +165,8 @@ func TestPatternsAreFixed(t *testing.T) {
 	} {
 		_, errs := c.compile(source)
 		got := ""
-		for _, e := range errs {
-			got += fmt.Sprintf("%d: %s", e.offset, e.msg)
+		if len(errs) > 0 {
+			got = fmt.Sprintf("%d: %s", errs[0].offset, errs[0].msg)
 		}
 		if want == "" && got != "" || !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", source, got, want)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -162,9 +163,9 @@ func printed(r *rand.Rand, format string) string {
 		case kind[0] == 'c':
 			return string(rune('a' + r.IntN(26)))
 		case kind[0] == 'x' || kind[0] == 'X':
-			return fmt.Sprintf("%x", number)
+			return strconv.FormatUint(number, 16)
 		}
-		return fmt.Sprint(number)
+		return strconv.FormatUint(number, 10)
 	})
 }
 

@@ -21,6 +21,8 @@ import (
 )
 
 // lastWords is what a kernel with many faults stored when it panicked.
+//
+//nolint:dupword // as the kernel has it
 const lastWords = `Panic#2 Part1
 <3>[  511.000000] Out of memory: Killed process 4711 (java) total-vm:1kB, anon-rss:1kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:1kB oom_score_adj:0
 <3>[  511.100000] blk_update_request: I/O error, dev sda, sector 2048 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 0
