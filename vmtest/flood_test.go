@@ -246,7 +246,7 @@ func awaitSum(t *testing.T, a *agenttest.Agent, n int, stem string, sum uint64, 
 	return reported, lost
 }
 
-// checkLosses requires that a problem tells of each loss.
+// checkLosses requires that each loss is reported as a problem.
 func checkLosses(t *testing.T, entries []journal.Entry) {
 	t.Helper()
 	for _, ev := range agenttest.Events(entries, event.Lost) {
@@ -255,7 +255,7 @@ func checkLosses(t *testing.T, entries []journal.Entry) {
 			return p.Group == ev.Lost.Stem+", "+ev.Lost.Reason
 		})
 		if len(reported) == 0 {
-			t.Errorf("no problem tells of %+v", *ev.Lost)
+			t.Errorf("no problem reports %+v", *ev.Lost)
 		}
 	}
 }

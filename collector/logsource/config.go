@@ -25,7 +25,7 @@ func Plugins() []string { return []string{KMsg, Journald, File, Crash} }
 
 // Config configures one log.
 type Config struct {
-	// Name is the name of the log in rules; it must be unique. That of Crash is event.CrashLog.
+	// Name is the name of the log in rules; it must be unique. The log of plugin Crash is always event.CrashLog.
 	Name string
 	// Plugin is KMsg, Journald, File or Crash.
 	Plugin string

@@ -22,7 +22,7 @@ import (
 const (
 	// maxFiles is how many files are read: efi stores a panic in about ten.
 	maxFiles = 64
-	// maxSize is how much of a file's end is read; pstore keeps 10 KiB unless it is told otherwise.
+	// maxSize is how much of a file's end is read; pstore keeps 10 KiB by default.
 	maxSize = 256 << 10
 	// maxEntries bounds the listing of a folder.
 	maxEntries = 4096
