@@ -50,17 +50,30 @@ func TestCounts(t *testing.T) {
 	}
 }
 
+// stored returns an object of core/v1 as etcd holds it.
+func stored(t *testing.T, key string, o runtime.Object) kubetest.Change {
+	t.Helper()
+	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), "application/vnd.kubernetes.protobuf")
+	value, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubetest.Change{Key: key, Value: value}
+}
+
 func storedNode(t *testing.T, change func(*corev1.Node)) kubetest.Change {
 	t.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: "A", Status: "False", LastHeartbeatTime: metav1.Now()}}
 	change(n)
-	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), "application/vnd.kubernetes.protobuf")
-	value, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kubetest.Change{Key: "/registry/minions/n1", Value: value}
+	return stored(t, "/registry/minions/n1", n)
+}
+
+func storedEvent(t *testing.T, change func(*corev1.Event)) kubetest.Change {
+	t.Helper()
+	e := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "n1.17", Namespace: "default"}, Reason: "OOMKilling", Count: 1, LastTimestamp: metav1.Now()}
+	change(e)
+	return stored(t, "/registry/events/default/n1.17", e)
 }
 
 func storedDiagnosis(t *testing.T, name string, change func(*v1alpha1.Diagnosis)) kubetest.Change {
@@ -96,8 +109,14 @@ func TestRepeatedWrites(t *testing.T) {
 	if moved := tally.lastMoved(kindDiagnosis); !moved.Equal(at.Add(time.Minute)) {
 		t.Errorf("moved at %s", moved)
 	}
+	event := func(change func(*corev1.Event)) { t.Helper(); tally.note(storedEvent(t, change), at) }
+	event(func(*corev1.Event) {})
+	event(func(e *corev1.Event) {
+		e.LastTimestamp, e.EventTime = metav1.NewTime(at), metav1.NewMicroTime(at)
+	})
+	event(func(e *corev1.Event) { e.Count = 2 })
 	w := tally.next()
-	if w.Repeated[kindNode] != 1 || w.Repeated[kindDiagnosis] != 1 || w.Kinds[kindNode].Writes != 3 || w.Kinds[kindDiagnosis].Writes != 3 || len(tally.damaged) > 0 {
+	if w.Repeated[kindNode] != 1 || w.Repeated[kindEvent] != 1 || w.Repeated[kindDiagnosis] != 1 || w.Kinds[kindNode].Writes != 3 || w.Kinds[kindDiagnosis].Writes != 3 || len(tally.damaged) > 0 {
 		t.Errorf("%+v, %q", w, tally.damaged)
 	}
 	if w := tally.next(); w.Kinds[kindNode].Writes != 0 {

@@ -84,7 +84,7 @@ func (c *counts) add(bytes int, at time.Time) {
 // written holds the writes in etcd during a phase.
 type written struct {
 	Kinds    [kinds]counts
-	Repeated [kinds]int     // writes of Nodes and Diagnoses that changed only times
+	Repeated [kinds]int     // writes of Nodes, Events, Diagnoses and policies that changed only times
 	Silent   int            // agents whose conditions the controller set to Unknown after too long without a renewal
 	Longest  time.Duration  // without a renewal, of these
 	Spoken   int            // agents that had renewed their Lease, and whose conditions it set nevertheless
@@ -99,7 +99,7 @@ type tally struct {
 	mu      sync.Mutex
 	seed    maphash.Seed
 	now     written
-	meaning map[string]uint64                     // hashes of Nodes and Diagnoses without times, by key
+	meaning map[string]uint64                     // hashes of objects without their times, by key
 	moved   map[kind]time.Time                    // when an object of a kind last changed in more than times
 	phases  map[string]string                     // of Diagnoses, by key
 	waits   map[string]string                     // what each waits for: the reason of its last remediation
@@ -153,7 +153,7 @@ func (t *tally) note(c kubetest.Change, at time.Time) {
 	case kindPolicy:
 		err = t.policy(c, at)
 	case kindEvent:
-		t.moved[k] = at
+		err = t.event(c, at)
 	case kindLease:
 		t.renewed[path.Base(c.Key)] = at
 	case kindOther:
@@ -203,6 +203,25 @@ func (t *tally) node(c kubetest.Change, at time.Time) error {
 		t.repairs[n.Name]++
 	}
 	return t.says(kindNode, c.Key, n, at)
+}
+
+func (t *tally) event(c kubetest.Change, at time.Time) error {
+	o, _, err := scheme.Codecs.UniversalDeserializer().Decode(c.Value, nil, nil)
+	if err != nil {
+		return err
+	}
+	e, ok := o.(*corev1.Event)
+	if !ok {
+		return fmt.Errorf("it is %T", o)
+	}
+	e.ManagedFields, e.ResourceVersion = nil, ""
+	e.FirstTimestamp.Reset()
+	e.LastTimestamp.Reset()
+	e.EventTime.Reset()
+	if e.Series != nil {
+		e.Series.LastObservedTime.Reset()
+	}
+	return t.says(kindEvent, c.Key, e, at)
 }
 
 func (t *tally) diagnosis(c kubetest.Change, at time.Time) error {
@@ -322,8 +341,7 @@ func (t *tally) ended() (nodes []string) {
 	return nodes
 }
 
-// lastMoved returns when an object of a kind last changed in more than times; for Events, when one
-// was last written.
+// lastMoved returns when an object of a kind last changed in more than times.
 func (t *tally) lastMoved(k kind) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
