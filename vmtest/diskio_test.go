@@ -44,6 +44,7 @@ func TestDiskIO(t *testing.T) {
 		{"virtio-blkdebug-read", func(t *testing.T) *diskFault { return blkdebug(t, "read", 2048) }},
 		{"virtio-blkdebug-write", func(t *testing.T) *diskFault { return blkdebug(t, "write", 4096) }},
 		{"xfs-mounted", lab.xfsFile},
+		{"bcache-write", lab.bcacheWrite},
 		{"nvme-path", lab.nvmePath},
 		{"nvme-no-path", lab.nvmeWithoutPath},
 	}

@@ -25,6 +25,7 @@ type diskFault struct {
 	bio     bool
 	mount   event.Mount
 	before  int        // number of faults until the agent was known to be ready
+	offset  uint64     // sector at which the volume above begins
 	below   *diskFault // the device that causes the fault; nil for the device itself
 	since   time.Time  // before it, another row's device may have had the name
 }
@@ -76,7 +77,7 @@ func (f *diskFault) checkEvents(t *testing.T, entries []journal.Entry, sectors [
 		at = []event.Mount{f.mount}
 	}
 	for i, ev := range events[f.before:] {
-		want.Sector = sectors[i]
+		want.Sector = f.offset + sectors[i]
 		if *ev.DiskIO != want {
 			t.Errorf("error %d: %+v, want %+v", i, *ev.DiskIO, want)
 		}
