@@ -54,9 +54,9 @@ func writeBcacheSuper(t *testing.T, path string, version uint64, set uuid.UUID) 
 	t.Helper()
 	const (
 		sector      = 8
-		bucket      = 128 // sectors
-		buckets     = 256
-		checksumEnd = 208 // of a superblock without journal buckets
+		bucket      = 128  // sectors
+		buckets     = 8192 // with far fewer, the cache waits for free buckets for ever
+		checksumEnd = 208  // of a superblock without journal buckets
 	)
 	own, le := uuid.New(), binary.LittleEndian
 	super := make([]byte, blockSize)
@@ -104,7 +104,7 @@ func bcacheChecksum(b []byte) uint64 {
 // bcacheWrite is a bcache volume over a disk with bad blocks: one fault that both report.
 func (l *diskLab) bcacheWrite(t *testing.T) *diskFault {
 	t.Helper()
-	cache, backing := newNullDisk(t, "bcache-cache", 16, "memory_backed=1"), newNullDisk(t, "bcache", 16, "memory_backed=1")
+	cache, backing := newNullDisk(t, "bcache-cache", 512, "memory_backed=1"), newNullDisk(t, "bcache", 16, "memory_backed=1")
 	volume := newBcache(t, cache.blockDevice, backing.blockDevice)
 	const first, blocks = 8192, 2 * faults
 	backing.spoil(t, bcacheDataStart+first, blocks*blockSize/sectorSize)

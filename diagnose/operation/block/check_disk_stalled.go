@@ -88,7 +88,15 @@ func (h host) checkDiskStalled(ctx context.Context, call *operation.Call) (opera
 		seen := slices.DeleteFunc(disks, func(name string) bool { _, ok := after[name]; return !ok })
 		return operation.Output{}, notStalled(seen, gone, unseen, busy, window)
 	}
-	slices.SortStableFunc(stalled, func(a, b string) int { return cmp.Compare(after[b].InFlight, after[a].InFlight) })
+	hidden := func(name string) int { // a path to a multipath NVMe disk: the disk has the mounts
+		if hostfs.IsNVMePath(name) {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(stalled, func(a, b string) int {
+		return cmp.Or(cmp.Compare(hidden(a), hidden(b)), cmp.Compare(after[b].InFlight, after[a].InFlight))
+	})
 	f.Text("stalledDevices", strings.Join(stalled, " "))
 	device := h.lowest(stalled)
 	f.Text("device", device)

@@ -92,6 +92,8 @@ func TestCheckDiskStalledOfAStack(t *testing.T) {
 		"/sys/dev/block/259:1": "-> ../../devices/nvme1n1", "/sys/dev/block/259:2": "-> ../../devices/nvme1n1/nvme1n1p1",
 		"/sys/dev/block/254:0": "-> ../../devices/dm-0", "/sys/dev/block/8:16": "-> ../../devices/sdb",
 		"/sys/class/nvme/nvme1/nvme1n1/size": "1953525168", // the controller
+		// A path to the disk, hidden: without a number.
+		"/sys/devices/nvme1c0n1/stat": strings.Replace(stalled, "14", "16", 1), "/sys/block/nvme1c0n1": "-> ../devices/nvme1c0n1",
 	}
 	b := CheckDiskStalled(operationtest.HostOf(t, files))
 	window := regexp.MustCompile(`none done in [^;]+`) // on a busy machine longer than it was to be
