@@ -8,16 +8,22 @@ import (
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/cost"
 	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// textCosts corrects the estimated worst cases of the strings and regex extensions. These assume
-// that list elements are single characters and that a pattern never matches the empty text.
+// textCosts corrects the estimated worst cases of regular expressions and of the strings extension.
+// These assume that a search takes as long as the pattern is written, that list elements are single
+// characters and that a pattern never matches the empty text.
 func textCosts() cel.EnvOption {
 	return cel.CostEstimatorOptions(
+		cost.OverloadCostEstimate(overloads.Matches, matchesCost),
+		cost.OverloadCostEstimate(overloads.MatchesString, matchesCost),
+		cost.OverloadCostEstimate("regex_extract_string_string", regexExtractCost),
+		cost.OverloadCostEstimate("regex_extractAll_string_string", regexExtractAllCost),
 		cost.OverloadCostEstimate("regex_replace_string_string_string", regexReplaceCost),
 		cost.OverloadCostEstimate("regex_replace_string_string_string_int", regexReplaceCost),
 		cost.OverloadCostEstimate("string_split_string", splitCost),
@@ -30,10 +36,44 @@ func textCosts() cel.EnvOption {
 // regexReplaceCost allows for a replacement at each byte, in which two bytes such as \1 may
 // expand to the whole text.
 func regexReplaceCost(e cost.Estimator, _ *cost.AstNode, args []cost.AstNode) *cost.CallEstimate {
-	text, pattern, replacement := sizeOf(e, args[0]), sizeOf(e, args[1]), sizeOf(e, args[2])
+	text, replacement := sizeOf(e, args[0]), sizeOf(e, args[2])
 	result := text.Add(exactly(1)).Multiply(replacement).Multiply(exactly(2)).Add(text)
-	search := text.Add(exactly(1)).MultiplyByCostFactor(0.1).Multiply(pattern.Add(exactly(1)).MultiplyByCostFactor(0.25))
+	search := searchCost(e, args[0], args[1], true)
 	return &cost.CallEstimate{CostEstimate: search.Add(result.AsCost()).Add(exactly(1).AsCost()), ResultSize: atMost(result)}
+}
+
+func matchesCost(e cost.Estimator, target *cost.AstNode, args []cost.AstNode) *cost.CallEstimate {
+	if target != nil {
+		args = append([]cost.AstNode{*target}, args...)
+	}
+	return &cost.CallEstimate{CostEstimate: searchCost(e, args[0], args[1], false)}
+}
+
+func regexExtractCost(e cost.Estimator, _ *cost.AstNode, args []cost.AstNode) *cost.CallEstimate {
+	text := sizeOf(e, args[0])
+	return &cost.CallEstimate{CostEstimate: searchCost(e, args[0], args[1], false).Add(text.AsCost()), ResultSize: atMost(text)}
+}
+
+func regexExtractAllCost(e cost.Estimator, _ *cost.AstNode, args []cost.AstNode) *cost.CallEstimate {
+	list := sizeOf(e, args[0]).Add(exactly(1))
+	result := cost.ListSizeEstimate(*atMost(list), *atMost(sizeOf(e, args[0])))
+	search := searchCost(e, args[0], args[1], true)
+	return &cost.CallEstimate{CostEstimate: search.Add(list.AsCost()).Add(exactly(cost.ListCreateBaseCost).AsCost()), ResultSize: &result}
+}
+
+// searchCost is the worst case of a search for a pattern, or for all its matches. The engine takes up
+// to 5 ns, 0.1 units, for each instruction of the compiled pattern and byte of the text. The library
+// charges for the pattern's length, which is more for a long class of characters.
+func searchCost(e cost.Estimator, text, pattern cost.AstNode, all bool) cost.Estimate {
+	size := sizeOf(e, text).Add(exactly(1))
+	charged := size.MultiplyByCostFactor(0.1).Multiply(sizeOf(e, pattern).Add(exactly(1)).MultiplyByCostFactor(0.25))
+	instructions, again := patternSize(pattern.Expr())
+	steps := size.Multiply(exactly(instructions))
+	if all && again {
+		steps = steps.Multiply(size)
+	}
+	estimate := steps.MultiplyByCostFactor(0.1)
+	return cost.Estimate{Max: max(charged.Max, estimate.Max)}
 }
 
 // splitCost allows for the one element that an empty text yields.

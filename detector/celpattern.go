@@ -2,6 +2,8 @@ package detector
 
 import (
 	"regexp"
+	"regexp/syntax"
+	"slices"
 	"strings"
 
 	"cel.dev/cel-go/cel"
@@ -38,4 +40,58 @@ func (fixedPatterns) Validate(_ *cel.Env, _ cel.ValidatorConfig, a *ast.AST, iss
 			issues.ReportErrorAtID(pattern.ID(), "the pattern of %s is invalid: %v", function, err)
 		}
 	}
+}
+
+// patternSize returns the instructions of a compiled pattern, and whether a search for all matches may
+// read the same text again for each of them.
+func patternSize(e ast.Expr) (instructions uint64, again bool) {
+	text, _ := literalOf[types.String](e)
+	re, err := syntax.Parse(string(text), syntax.Perl)
+	if err != nil {
+		return maxRegexProgram, true // refused by [fixedPatterns]
+	}
+	program, err := syntax.Compile(re.Simplify())
+	if err != nil {
+		return maxRegexProgram, true
+	}
+	return uint64(len(program.Inst)), readsAgain(re, false, false)
+}
+
+// readsAgain reports whether a part of a pattern may read far ahead, fail there, and leave a short
+// match: "a.*b" in "a.*b|a" does, if there is no b. optional means that the pattern matches without
+// this part, follows that more of an optional part must match after it.
+func readsAgain(re *syntax.Regexp, optional, follows bool) bool {
+	unbounded := re.Op == syntax.OpStar || re.Op == syntax.OpPlus || re.Op == syntax.OpRepeat && re.Max < 0
+	if unbounded && follows {
+		return true
+	}
+	switch re.Op {
+	case syntax.OpAlternate, syntax.OpQuest, syntax.OpStar, syntax.OpPlus:
+		optional = true
+	case syntax.OpRepeat:
+		follows = follows || optional && re.Min > 1
+		optional = true
+	}
+	for i, sub := range re.Sub {
+		more := re.Op == syntax.OpConcat && optional && slices.ContainsFunc(re.Sub[i+1:], needsText)
+		if readsAgain(sub, optional, follows || more) {
+			return true
+		}
+	}
+	return false
+}
+
+// needsText reports whether a part of a pattern does not match the empty text everywhere.
+func needsText(re *syntax.Regexp) bool {
+	switch re.Op {
+	case syntax.OpEmptyMatch, syntax.OpStar, syntax.OpQuest:
+		return false
+	case syntax.OpRepeat:
+		return re.Min > 0 && needsText(re.Sub[0])
+	case syntax.OpAlternate:
+		return !slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return !needsText(sub) })
+	case syntax.OpConcat, syntax.OpCapture, syntax.OpPlus:
+		return slices.ContainsFunc(re.Sub, needsText)
+	}
+	return true
 }
