@@ -25,7 +25,7 @@ type diskFault struct {
 	bio     bool
 	mount   event.Mount
 	before  int        // number of faults until the agent was known to be ready
-	offset  uint64     // sector at which the volume above begins
+	offset  uint64     // of the device's sectors from those that fail returns
 	below   *diskFault // the device that causes the fault; nil for the device itself
 	since   time.Time  // before it, another row's device may have had the name
 }
