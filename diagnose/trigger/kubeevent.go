@@ -59,7 +59,7 @@ const maxEventAge = 10 * time.Minute
 // KubeEvent returns the Diagnoses wanted because of a new or changed Event of the cluster. An Event
 // whose count grows is decided on once. known has the pod of [Engine.PodsOfEvent]. The pod's own
 // node is trusted over that in the Event, which anybody who may write Events in a namespace can
-// make up.
+// make up. If the pod was not looked up, such an Event names no node.
 func (e *Engine) KubeEvent(ev *corev1.Event, known Known, now time.Time) []*v1alpha1.Diagnosis {
 	var wanted []*v1alpha1.Diagnosis
 	for _, m := range e.matchers {
@@ -146,10 +146,14 @@ func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurr
 		case believed:
 			// A pod that is gone can still be diagnosed on the node that the Event names.
 			o.podGone = gone && pod.Node == ""
-		default: // node and UID may be made up
+		default:
+			// Node and UID may be made up, and the look-up may have failed. The controller looks the
+			// pod up again to place the Diagnosis. No agent reports a pod that is on no node.
 			o.podGone = gone || there != nil && !same
-			if there != nil {
-				pod.Node = ""
+			o.elsewhere = component(ev) == agentComponent
+			pod.Node, pod.UID = "", ""
+			if same {
+				pod.UID = there.UID
 			}
 		}
 		o.target = target{node: pod.Node, pod: &v1alpha1.PodReference{Namespace: pod.Namespace, Name: pod.Name, Container: pod.Container}}

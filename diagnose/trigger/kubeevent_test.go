@@ -133,7 +133,7 @@ func TestTargetsOfEvents(t *testing.T) {
 		"another namespace's pod, by the cluster's": {of: corev1.ObjectReference{Kind: "Pod", Namespace: "bank", Name: "web-1"}, host: "n3", in: "kube-system", node: "n3", pod: "bank/web-1"},
 		"a node of another API":                     {of: corev1.ObjectReference{APIVersion: "x.io/v1", Kind: "Node", Name: "n9"}, host: "n3", in: "default", node: "n3"},
 		"a host that a user of a namespace names":   {of: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: "shop", Name: "web"}, host: "n3", why: trigger.WithheldNoTarget},
-		"a pod":                  {of: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1"}, host: "n3", node: "n3", pod: "shop/web-1"},
+		"a pod":                  {of: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1"}, host: "n3", pod: "shop/web-1"},
 		"a pod, by a controller": {of: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1"}, pod: "shop/web-1"},
 		"something else":         {of: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: "kube-system", Name: "web"}, host: "n3", in: "kube-system", node: "n3"},
 		"nothing":                {of: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: "shop", Name: "web"}, why: trigger.WithheldNoTarget},
@@ -204,6 +204,41 @@ func TestWhatAnEventOfATenantCanStart(t *testing.T) {
 			}
 			if dx := only(t, made); dx.Spec.NodeName != test.node {
 				t.Errorf("on %q, want %q", dx.Spec.NodeName, test.node)
+			}
+		})
+	}
+}
+
+// If the look-up of the pod fails, an Event that anybody may have written chooses neither node nor
+// UID: the controller looks the pod up again to place the Diagnosis.
+func TestEventsWhosePodCouldNotBeLookedUp(t *testing.T) {
+	const believed = `{operationSet: s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^FailedMount$, namespace: ^shop$}}}}`
+	failed := trigger.Known{Pod: func(string, string) (*trigger.Pod, bool) { return nil, false }}
+	for name, test := range map[string]struct {
+		spec, component string
+		known           trigger.Known
+		node, uid, why  string
+	}{
+		"of a tenant":                    {failedMount, "kubelet", failed, "", "", ""},
+		"of a tenant, names not checked": {failedMount, "kubelet", trigger.Known{}, "", "", ""},
+		"in a namespace believed":        {believed, "kubelet", failed, "n3", db.UID, ""},
+		"in an agent's name": {
+			`{operationSet: s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^FailedMount$}}}}`, "kernosis", failed, "", "", trigger.WithheldInvalidTarget,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := engineWith(t, test.spec)
+			ev := mount(start)
+			ev.Source.Component = test.component
+			made := e.KubeEvent(ev, test.known, start)
+			if test.why != "" {
+				none(t, made)
+				counts(t, e, "t0", 0, map[string]uint64{test.why: 1})
+				return
+			}
+			dx := only(t, made)
+			if dx.Spec.NodeName != test.node || dx.Spec.Parameters["node"] != test.node || dx.Spec.Parameters["podUID"] != test.uid || dx.Spec.PodReference.Name != "db-0" {
+				t.Errorf("%+v", dx.Spec)
 			}
 		})
 	}

@@ -170,7 +170,7 @@ func (p *Part) hearAll(ctx context.Context) {
 	}
 }
 
-// podsOfEvent looks up the Event's pod. If that fails, the Event's own data must do.
+// podsOfEvent looks up the Event's pod. If that fails, the pod is unknown.
 func (p *Part) podsOfEvent(ctx context.Context, ev *corev1.Event) trigger.Known {
 	var asked []types.NamespacedName
 	p.look(func(e *trigger.Engine) { asked = e.PodsOfEvent(ev, p.cfg.Now()) })

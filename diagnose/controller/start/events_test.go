@@ -161,6 +161,25 @@ func TestAnEventWhosePodCannotBeLookedUp(t *testing.T) {
 	}
 }
 
+// TestATenantsEventWhosePodCannotBeLookedUp checks that such an Event, about a pod that does not
+// exist, does not choose the node and the UID.
+func TestATenantsEventWhosePodCannotBeLookedUp(t *testing.T) {
+	b := newBench(t)
+	victim := b.server.Node(t)
+	other := b.server.Pod(t, b.server.Namespace(t), "db-0", victim)
+	reason := "FailedMount-" + b.namespace // unlike those of other tests
+	b.trigger("failed-mount", `{operationSet: s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^`+reason+`$}}}}`)
+	r := b.control(nil)
+	r.inForce(1)
+	r.pods.Store(true)
+	b.event(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "made-up", UID: other.UID}}, reason, victim)
+	await.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) == 1 })
+	dx := b.only()
+	if dx.Spec.NodeName != "" || dx.Spec.Parameters["podUID"] != "" || dx.Spec.Parameters["node"] != "" || dx.Spec.PodReference.Name != "made-up" {
+		t.Errorf("%+v", dx.Spec)
+	}
+}
+
 func TestTooManyEventsAreReportedOf(t *testing.T) {
 	b := newBench(t)
 	b.trigger("failed-mount", b.mounts())
