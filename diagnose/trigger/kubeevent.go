@@ -100,9 +100,18 @@ func (e *Engine) PodsOfEvent(ev *corev1.Event, now time.Time) []types.Namespaced
 	return asked
 }
 
-// MatchesEvent reports whether the Trigger matches an Event. Unlike the engine's methods, it is
-// safe for concurrent use.
-func (m *Matcher) MatchesEvent(ev *corev1.Event) bool { return m.event != nil && m.event.matches(ev) }
+// MatchesEvent reports whether the Trigger matches an Event, and whether it then trusts the Event's
+// namespace. Unlike the engine's methods, it is safe for concurrent use.
+func (m *Matcher) MatchesEvent(ev *corev1.Event) (matches, trusted bool) {
+	matches = m.event != nil && m.event.matches(ev)
+	return matches, matches && m.event.believes(ev)
+}
+
+// Crowded reports whether Events of a namespace that is not trusted have used their share of a
+// limit: a quarter of it for each namespace, half for all, but one at least.
+func Crowded(limit, ofNamespace, ofAll int) bool {
+	return ofNamespace >= max(limit/4, 1) || ofAll >= max(limit/2, 1)
+}
 
 // eventTimes returns when the Event object was created, which is when its episode began, and when
 // the Event last happened. An Event recreated after its TTL keeps the earlier one's firstTimestamp.
@@ -123,12 +132,16 @@ func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurr
 	if of.Namespace != "" {
 		about = of.Kind + " " + of.Namespace + "/" + of.Name
 	}
+	object := "object " + about + " "
 	o := &occurrence{
-		matcher: m, subject: "object " + about + " " + string(of.UID), hint: of.Name, episode: first, cooldown: true, about: about,
+		matcher: m, subject: object + string(of.UID), hint: of.Name, episode: first, cooldown: true, about: about,
 		cause: "Event " + ev.Namespace + "/" + ev.Name + " of " + component(ev) + " about " + about + ", " + ev.Reason + ": " + ev.Message,
 	}
 	p := &parameters{values: v1alpha1.Parameters{}}
 	core, believed := of.APIVersion == "" || of.APIVersion == "v1", m.event.believes(ev)
+	if !believed {
+		o.tenant = ev.Namespace
+	}
 	switch {
 	case core && of.Kind == "Node" && believed:
 		// Components disagree on what a Node's UID is.
@@ -137,6 +150,9 @@ func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurr
 		pod := Pod{Namespace: of.Namespace, Name: of.Name, UID: string(of.UID), Node: ev.Source.Host, Container: ContainerOf(of.FieldPath)}
 		there, gone := known.pod(pod.Namespace, pod.Name)
 		same := there != nil && (there.UID == "" || of.UID == "" || there.UID == pod.UID)
+		if same {
+			o.subject = object + cmp.Or(there.UID, pod.UID) // the Event may have none
+		}
 		switch {
 		case same && there.Node != "":
 			// Whoever controls a node's agent can report pods of other nodes, but only as that

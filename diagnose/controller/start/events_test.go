@@ -199,6 +199,39 @@ func TestTooManyEventsAreReportedOf(t *testing.T) {
 	}
 }
 
+// TestATenantsEventsLeaveRoomForOthers checks that one namespace's Events don't fill the queue.
+func TestATenantsEventsLeaveRoomForOthers(t *testing.T) {
+	b := newBench(t)
+	reason := "FailedMount-" + b.namespace
+	b.trigger("failed-mount", `{operationSet: s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^`+reason+`$}}}}`)
+	r := b.control(nil)
+	r.inForce(1)
+	r.creates.Store(true)
+	// Nobody takes the Events while the workers wait for a full queue.
+	for range maxQueue {
+		r.queue.add("test", []*v1alpha1.Diagnosis{{ObjectMeta: metav1.ObjectMeta{Name: strconv.FormatUint(r.queue.tail(), 10)}}}, time.Now())
+	}
+	dropped := 0.0
+	for i, step := range []struct {
+		in         string
+		send, drop int
+	}{
+		{"shop", maxEvents, maxEvents * 3 / 4},
+		{"bank", maxEvents, maxEvents * 3 / 4},
+		{"farm", 10, 10},
+		{metav1.NamespaceDefault, maxEvents / 2, 0},
+	} {
+		for range step.send {
+			r.hear(&corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: step.in}, Reason: reason})
+		}
+		now := r.metric("kernosis_trigger_events_dropped_total")
+		if now-dropped != float64(step.drop) {
+			t.Errorf("step %d, in %s: %v are dropped, want %d", i, step.in, now-dropped, step.drop)
+		}
+		dropped = now
+	}
+}
+
 func TestTimes(t *testing.T) {
 	b := newBench(t)
 	node := b.server.Node(t)
