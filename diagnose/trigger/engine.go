@@ -67,11 +67,19 @@ type TriggerState struct {
 	Name string `json:"name"`
 	// Started has when Diagnoses were wanted, within the window of the rate limit.
 	Started []time.Time `json:"started,omitempty"`
+	// Tenants has those of them that Events of namespaces that are not trusted started.
+	Tenants []tenantStart `json:"tenants,omitempty"`
 	// Schedule is a cronTemplate's schedule, Scheduled the time up to which it was handled, and Ran
 	// the latest of its times that created a Diagnosis.
 	Schedule  string    `json:"schedule,omitempty"`
 	Scheduled time.Time `json:"scheduled,omitzero"`
 	Ran       time.Time `json:"ran,omitzero"`
+}
+
+// tenantStart is when an Event of a namespace that is not trusted started a Diagnosis.
+type tenantStart struct {
+	Namespace string    `json:"namespace"`
+	At        time.Time `json:"at"`
 }
 
 // NewEngine returns an engine without triggers.
@@ -152,8 +160,9 @@ type occurrence struct {
 	cause      string // what happened, for display
 	episode    time.Time
 	target     target
-	podGone    bool // there is no such pod
-	elsewhere  bool // the pod is not on the node of the agent that reports it
+	tenant     string // the namespace of an Event, if it is not trusted
+	podGone    bool   // there is no such pod
+	elsewhere  bool   // the pod is not on the node of the agent that reports it
 	parameters v1alpha1.Parameters
 	omitted    []string
 	cooldown   bool
@@ -188,6 +197,10 @@ func (e *Engine) decide(wanted []*v1alpha1.Diagnosis, o *occurrence, known Known
 	st := e.triggers[m.name]
 	st.Started = slices.DeleteFunc(st.Started, func(t time.Time) bool { return !near(now, t, m.within) })
 	st.Started = append(st.Started, now.UTC())
+	st.Tenants = slices.DeleteFunc(st.Tenants, func(t tenantStart) bool { return !near(now, t.At, m.within) })
+	if o.tenant != "" {
+		st.Tenants = append(st.Tenants, tenantStart{Namespace: o.tenant, At: now.UTC()})
+	}
 	s := subject{ID: key, Episode: o.episode, Started: now.UTC()}
 	if o.cooldown {
 		s.For = m.cooldown
@@ -208,13 +221,21 @@ func (e *Engine) against(o *occurrence, now time.Time) (why string) {
 	case known && o.cooldown && near(now, last.Started, m.cooldown):
 		return WithheldCooldown
 	}
-	started := 0
+	started, own, tenants := 0, 0, 0
 	for _, t := range e.triggers[m.name].Started {
 		if near(now, t, m.within) {
 			started++
 		}
 	}
-	if started >= m.count {
+	for _, t := range e.triggers[m.name].Tenants {
+		if near(now, t.At, m.within) {
+			tenants++
+			if t.Namespace == o.tenant {
+				own++
+			}
+		}
+	}
+	if started >= m.count || o.tenant != "" && Crowded(m.count, own, tenants) {
 		return WithheldRateLimit
 	}
 	return ""

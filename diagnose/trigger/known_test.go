@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kernosis/kernosis/diagnose/trigger"
@@ -108,8 +109,14 @@ func TestAnEventsPodIsLookedUp(t *testing.T) {
 	m := compile(t, newTrigger(t, "m", failedMount))
 	other := mount(start)
 	other.Reason = "Pulled"
-	if !m.MatchesEvent(ev) || m.MatchesEvent(other) {
-		t.Error("the matcher alone does not tell them apart")
+	for ev, want := range map[*corev1.Event]bool{ev: true, other: false} {
+		if matches, trusted := m.MatchesEvent(ev); matches != want || trusted {
+			t.Error(ev.Reason, matches, trusted)
+		}
+	}
+	ev.Namespace = "default"
+	if matches, trusted := m.MatchesEvent(ev); !matches || !trusted {
+		t.Error(matches, trusted)
 	}
 }
 

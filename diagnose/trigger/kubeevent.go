@@ -59,7 +59,7 @@ const maxEventAge = 10 * time.Minute
 // KubeEvent returns the Diagnoses wanted because of a new or changed Event of the cluster. An Event
 // whose count grows is decided on once. known has the pod of [Engine.PodsOfEvent]. The pod's own
 // node is trusted over that in the Event, which anybody who may write Events in a namespace can
-// make up.
+// make up. If the pod was not looked up, such an Event names no node.
 func (e *Engine) KubeEvent(ev *corev1.Event, known Known, now time.Time) []*v1alpha1.Diagnosis {
 	var wanted []*v1alpha1.Diagnosis
 	for _, m := range e.matchers {
@@ -100,9 +100,18 @@ func (e *Engine) PodsOfEvent(ev *corev1.Event, now time.Time) []types.Namespaced
 	return asked
 }
 
-// MatchesEvent reports whether the Trigger matches an Event. Unlike the engine's methods, it is
-// safe for concurrent use.
-func (m *Matcher) MatchesEvent(ev *corev1.Event) bool { return m.event != nil && m.event.matches(ev) }
+// MatchesEvent reports whether the Trigger matches an Event, and whether it then trusts the Event's
+// namespace. Unlike the engine's methods, it is safe for concurrent use.
+func (m *Matcher) MatchesEvent(ev *corev1.Event) (matches, trusted bool) {
+	matches = m.event != nil && m.event.matches(ev)
+	return matches, matches && m.event.believes(ev)
+}
+
+// Crowded reports whether Events of a namespace that is not trusted have used their share of a
+// limit: a quarter of it for each namespace, half for all, but one at least.
+func Crowded(limit, ofNamespace, ofAll int) bool {
+	return ofNamespace >= max(limit/4, 1) || ofAll >= max(limit/2, 1)
+}
 
 // eventTimes returns when the Event object was created, which is when its episode began, and when
 // the Event last happened. An Event recreated after its TTL keeps the earlier one's firstTimestamp.
@@ -123,12 +132,16 @@ func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurr
 	if of.Namespace != "" {
 		about = of.Kind + " " + of.Namespace + "/" + of.Name
 	}
+	object := "object " + about + " "
 	o := &occurrence{
-		matcher: m, subject: "object " + about + " " + string(of.UID), hint: of.Name, episode: first, cooldown: true, about: about,
+		matcher: m, subject: object + string(of.UID), hint: of.Name, episode: first, cooldown: true, about: about,
 		cause: "Event " + ev.Namespace + "/" + ev.Name + " of " + component(ev) + " about " + about + ", " + ev.Reason + ": " + ev.Message,
 	}
 	p := &parameters{values: v1alpha1.Parameters{}}
 	core, believed := of.APIVersion == "" || of.APIVersion == "v1", m.event.believes(ev)
+	if !believed {
+		o.tenant = ev.Namespace
+	}
 	switch {
 	case core && of.Kind == "Node" && believed:
 		// Components disagree on what a Node's UID is.
@@ -137,6 +150,9 @@ func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurr
 		pod := Pod{Namespace: of.Namespace, Name: of.Name, UID: string(of.UID), Node: ev.Source.Host, Container: ContainerOf(of.FieldPath)}
 		there, gone := known.pod(pod.Namespace, pod.Name)
 		same := there != nil && (there.UID == "" || of.UID == "" || there.UID == pod.UID)
+		if same {
+			o.subject = object + cmp.Or(there.UID, pod.UID) // the Event may have none
+		}
 		switch {
 		case same && there.Node != "":
 			// Whoever controls a node's agent can report pods of other nodes, but only as that
@@ -146,10 +162,14 @@ func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurr
 		case believed:
 			// A pod that is gone can still be diagnosed on the node that the Event names.
 			o.podGone = gone && pod.Node == ""
-		default: // node and UID may be made up
+		default:
+			// Node and UID may be made up, and the look-up may have failed. The controller looks the
+			// pod up again to place the Diagnosis. No agent reports a pod that is on no node.
 			o.podGone = gone || there != nil && !same
-			if there != nil {
-				pod.Node = ""
+			o.elsewhere = component(ev) == agentComponent
+			pod.Node, pod.UID = "", ""
+			if same {
+				pod.UID = there.UID
 			}
 		}
 		o.target = target{node: pod.Node, pod: &v1alpha1.PodReference{Namespace: pod.Namespace, Name: pod.Name, Container: pod.Container}}

@@ -2,6 +2,7 @@ package trigger_test
 
 import (
 	std "cmp"
+	"fmt"
 	"testing"
 	"time"
 
@@ -133,7 +134,7 @@ func TestTargetsOfEvents(t *testing.T) {
 		"another namespace's pod, by the cluster's": {of: corev1.ObjectReference{Kind: "Pod", Namespace: "bank", Name: "web-1"}, host: "n3", in: "kube-system", node: "n3", pod: "bank/web-1"},
 		"a node of another API":                     {of: corev1.ObjectReference{APIVersion: "x.io/v1", Kind: "Node", Name: "n9"}, host: "n3", in: "default", node: "n3"},
 		"a host that a user of a namespace names":   {of: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: "shop", Name: "web"}, host: "n3", why: trigger.WithheldNoTarget},
-		"a pod":                  {of: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1"}, host: "n3", node: "n3", pod: "shop/web-1"},
+		"a pod":                  {of: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1"}, host: "n3", pod: "shop/web-1"},
 		"a pod, by a controller": {of: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1"}, pod: "shop/web-1"},
 		"something else":         {of: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: "kube-system", Name: "web"}, host: "n3", in: "kube-system", node: "n3"},
 		"nothing":                {of: corev1.ObjectReference{Kind: "ReplicaSet", Namespace: "shop", Name: "web"}, why: trigger.WithheldNoTarget},
@@ -207,4 +208,118 @@ func TestWhatAnEventOfATenantCanStart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// If the look-up of the pod fails, an Event that anybody may have written chooses neither node nor
+// UID: the controller looks the pod up again to place the Diagnosis.
+func TestEventsWhosePodCouldNotBeLookedUp(t *testing.T) {
+	const believed = `{operationSet: s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^FailedMount$, namespace: ^shop$}}}}`
+	failed := trigger.Known{Pod: func(string, string) (*trigger.Pod, bool) { return nil, false }}
+	for name, test := range map[string]struct {
+		spec, component string
+		known           trigger.Known
+		node, uid, why  string
+	}{
+		"of a tenant":                    {failedMount, "kubelet", failed, "", "", ""},
+		"of a tenant, names not checked": {failedMount, "kubelet", trigger.Known{}, "", "", ""},
+		"in a namespace believed":        {believed, "kubelet", failed, "n3", db.UID, ""},
+		"in an agent's name": {
+			`{operationSet: s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^FailedMount$}}}}`, "kernosis", failed, "", "", trigger.WithheldInvalidTarget,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := engineWith(t, test.spec)
+			ev := mount(start)
+			ev.Source.Component = test.component
+			made := e.KubeEvent(ev, test.known, start)
+			if test.why != "" {
+				none(t, made)
+				counts(t, e, "t0", 0, map[string]uint64{test.why: 1})
+				return
+			}
+			dx := only(t, made)
+			if dx.Spec.NodeName != test.node || dx.Spec.Parameters["node"] != test.node || dx.Spec.Parameters["podUID"] != test.uid || dx.Spec.PodReference.Name != "db-0" {
+				t.Errorf("%+v", dx.Spec)
+			}
+		})
+	}
+}
+
+// One user's Events can't use up a Trigger: the rest of its limit stays for other namespaces, and
+// for the cluster's own.
+func TestTenantsShareTheRateLimit(t *testing.T) {
+	const spec = `{operationSet: s, cooldown: 0s, %s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^FailedMount$%s}}}}`
+	const eight = `rateLimit: {count: 8, within: 1h}`
+	type step struct {
+		in         string
+		at         time.Duration
+		send, want int
+	}
+	for name, test := range map[string]struct {
+		spec  string
+		steps []step
+	}{
+		"a quarter each, half together, the rest the cluster's": {fmt.Sprintf(spec, eight, ""), []step{
+			{"shop", 0, 20, 2},
+			{"bank", time.Minute, 20, 2},
+			{"farm", 2 * time.Minute, 20, 0},
+			{"default", 3 * time.Minute, 3, 3},
+			{"kube-system", 4 * time.Minute, 20, 1},
+			{"farm", time.Hour - 1, 1, 0},
+			{"farm", time.Hour, 20, 2}, // the first two were an hour ago
+			{"shop", time.Hour, 20, 0},
+			{"shop", time.Hour + time.Minute, 20, 2},
+		}},
+		"the cluster's own may use all of it": {fmt.Sprintf(spec, eight, ""), []step{{"kube-system", 0, 20, 8}, {"shop", 0, 1, 0}}},
+		"one at least":                        {fmt.Sprintf(spec, `rateLimit: {count: 1, within: 1h}`, ""), []step{{"shop", 0, 20, 1}, {"default", 0, 1, 0}}},
+		"a namespace that the Trigger trusts": {fmt.Sprintf(spec, eight, ", namespace: ^shop$"), []step{{"shop", 0, 20, 8}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			matchers := matchersOf(t, test.spec)
+			e := engineOf(t, matchers...)
+			var started, withheld uint64
+			for i, s := range test.steps {
+				made := 0
+				for j := range s.send {
+					ev := mount(after(s.at))
+					ev.UID = types.UID(fmt.Sprintf("e-%d-%d", i, j))
+					ev.Namespace, ev.InvolvedObject.Namespace = s.in, s.in
+					ev.InvolvedObject.Name, ev.InvolvedObject.UID = fmt.Sprintf("db-%d", j), ev.UID
+					asked := e.PodsOfEvent(ev, after(s.at))
+					got := len(e.KubeEvent(ev, trigger.Known{}, after(s.at)))
+					if len(asked) != got {
+						t.Errorf("step %d: %d pods are looked up for %d Diagnoses", i, len(asked), got)
+					}
+					made += got
+				}
+				if made != s.want {
+					t.Errorf("step %d, in %s: %d, want %d", i, s.in, made, s.want)
+				}
+				started, withheld = started+uint64(s.want), withheld+uint64(s.send-s.want)
+				counts(t, e, "t0", started, map[string]uint64{trigger.WithheldRateLimit: withheld})
+				if i == 1 {
+					e, started, withheld = restarted(t, e, matchers), 0, 0
+				}
+			}
+		})
+	}
+}
+
+// The UID in an Event may be missing or made up: the pod's own counts.
+func TestTheSubjectOfAnEventHasThePodsUID(t *testing.T) {
+	e := engineWith(t, `{operationSet: s, cooldown: 10m, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^FailedMount$}}}}`)
+	known := podsOf(&trigger.Pod{Namespace: "shop", Name: "db-0", UID: db.UID, Node: "n4"})
+	first := mount(start)
+	only(t, e.KubeEvent(first, known, start))
+	second := mount(after(time.Minute))
+	second.InvolvedObject.UID = ""
+	none(t, e.KubeEvent(second, known, after(time.Minute)))
+	counts(t, e, "t0", 1, map[string]uint64{trigger.WithheldCooldown: 1})
+	if asked := e.PodsOfEvent(mount(after(2*time.Minute)), after(2*time.Minute)); asked != nil {
+		t.Error("a pod is looked up during its cooldown", asked)
+	}
+	anew := podsOf(&trigger.Pod{Namespace: "shop", Name: "db-0", UID: "of-its-successor", Node: "n4"})
+	third := mount(after(3 * time.Minute))
+	third.InvolvedObject.UID = ""
+	only(t, e.KubeEvent(third, anew, after(3*time.Minute)))
 }

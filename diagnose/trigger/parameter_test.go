@@ -32,7 +32,7 @@ func TestSourcesSetWhatTheySay(t *testing.T) {
 			Log: &event.LogData{Origin: "kernel", Captures: map[string]string{"pid": "1", "comm": "c", "device": "sda", "cgroup": "/x"}},
 		}},
 	}
-	pod := &Pod{Namespace: "n", Name: "p", UID: "uid", Container: "c"}
+	pod := &Pod{Namespace: "n", Name: "p", UID: "uid", Node: "n7", Container: "c"}
 	have := map[Source][]string{}
 	values, omitted := problemParameters(p, "n7", pod)
 	if len(omitted) > 0 {
@@ -48,10 +48,11 @@ func TestSourcesSetWhatTheySay(t *testing.T) {
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "n", Name: "p", UID: "uid", FieldPath: "spec.initContainers{c}"},
 		Reason:         "R", Message: "m", Source: corev1.EventSource{Host: "n7"},
 	}
-	have[SourceEvent] = slices.Collect(maps.Keys(ofEvent(&Matcher{}, ev, Known{}, time.Unix(1, 0)).parameters))
+	known := Known{Pod: func(string, string) (*Pod, bool) { return pod, true }}
+	have[SourceEvent] = slices.Collect(maps.Keys(ofEvent(&Matcher{}, ev, known, time.Unix(1, 0)).parameters))
 	alert := &Alert{Labels: map[string]string{"alertname": "A", "node": "n7", "ns": "n", "pod": "p", "c": "c"}}
 	m := &Matcher{alert: &alertMatcher{node: "node", podNamespace: "ns", podName: "pod", container: "c"}}
-	have[SourceAlert] = slices.Collect(maps.Keys(ofAlert(m, alert, "", time.Unix(1, 0), Known{Pod: func(string, string) (*Pod, bool) { return pod, true }}).parameters))
+	have[SourceAlert] = slices.Collect(maps.Keys(ofAlert(m, alert, "", time.Unix(1, 0), known).parameters))
 	have[SourceCron] = []string{"node"}
 	docs, err := os.ReadFile("../../docs/triggers.md")
 	if err != nil {

@@ -25,7 +25,7 @@ func (e *Engine) State() *State {
 	s := &State{Version: stateVersion, Streams: e.streams.Values(), Subjects: e.subjects.Values()}
 	for _, name := range slices.Sorted(maps.Keys(e.triggers)) {
 		t := *e.triggers[name]
-		t.Started = slices.Clone(t.Started)
+		t.Started, t.Tenants = slices.Clone(t.Started), slices.Clone(t.Tenants)
 		s.Triggers = append(s.Triggers, t)
 	}
 	return s
@@ -39,10 +39,10 @@ func (e *Engine) Restore(s *State) error {
 	}
 	triggers := make(map[string]*TriggerState, len(s.Triggers))
 	for _, t := range s.Triggers {
-		if len(t.Started) > maxCount {
-			return fmt.Errorf("trigger state: trigger %q: %d times, at most %d", t.Name, len(t.Started), maxCount)
+		if n := max(len(t.Started), len(t.Tenants)); n > maxCount {
+			return fmt.Errorf("trigger state: trigger %q: %d times, at most %d", t.Name, n, maxCount)
 		}
-		t.Started = slices.Clone(t.Started)
+		t.Started, t.Tenants = slices.Clone(t.Started), slices.Clone(t.Tenants)
 		triggers[t.Name] = &t
 	}
 	for _, m := range e.matchers {

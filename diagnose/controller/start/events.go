@@ -2,7 +2,6 @@ package start
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -90,10 +89,14 @@ func (s *sieve) Replace(all []any, version string) error {
 	since := s.part.mark.since(version)
 	for _, object := range all {
 		ev := trimmed(object)
-		if ev == nil || since != "" && !after(ev.ResourceVersion, since) || !s.part.asksFor(ev) {
+		if ev == nil || since != "" && !after(ev.ResourceVersion, since) {
 			continue
 		}
-		s.part.mark.take(ev, "")
+		asked, trusted := s.part.asksFor(ev)
+		if !asked {
+			continue
+		}
+		s.part.mark.take(ev, "", trusted)
 		select {
 		case s.part.events <- ev:
 			s.part.counts.matched.Inc()
@@ -124,28 +127,40 @@ func trimmed(object any) *corev1.Event {
 	}
 }
 
-// asksFor reports whether a Trigger matches an Event.
-func (p *Part) asksFor(ev *corev1.Event) bool {
+// asksFor reports whether a Trigger matches an Event, and whether one of these trusts its namespace.
+func (p *Part) asksFor(ev *corev1.Event) (asked, trusted bool) {
 	matchers := p.matchers.Load()
-	return matchers != nil && slices.ContainsFunc(*matchers, func(m *trigger.Matcher) bool { return m.MatchesEvent(ev) })
+	if matchers == nil {
+		return false, false
+	}
+	for _, m := range *matchers {
+		matches, trusts := m.MatchesEvent(ev)
+		asked, trusted = asked || matches, trusted || trusts
+	}
+	return asked, trusted
 }
 
 // hear queues an Event if a Trigger matches it. It must not block, or the watch would end.
 func (p *Part) hear(ev *corev1.Event) {
-	if !p.asksFor(ev) {
+	asked, trusted := p.asksFor(ev)
+	if !asked {
 		return
 	}
-	p.mark.take(ev, ev.ResourceVersion)
-	select {
-	case p.events <- ev:
-		p.counts.matched.Inc()
-	default:
-		p.mark.done(ev)
-		p.counts.dropped.Inc()
-		p.report.dropped.Do(func() {
-			p.cfg.Log.Error("too many Events are waiting; dropping some", "most", maxEvents, "event", ev.Namespace+"/"+ev.Name)
-		})
+	crowded := !trusted && p.mark.crowded(ev.Namespace)
+	p.mark.take(ev, ev.ResourceVersion, trusted)
+	if !crowded {
+		select {
+		case p.events <- ev:
+			p.counts.matched.Inc()
+			return
+		default:
+		}
 	}
+	p.mark.done(ev)
+	p.counts.dropped.Inc()
+	p.report.dropped.Do(func() {
+		p.cfg.Log.Error("too many Events are waiting; dropping some", "most", maxEvents, "event", ev.Namespace+"/"+ev.Name)
+	})
 }
 
 // hearAll handles Events until the context ends.
@@ -170,7 +185,7 @@ func (p *Part) hearAll(ctx context.Context) {
 	}
 }
 
-// podsOfEvent looks up the Event's pod. If that fails, the Event's own data must do.
+// podsOfEvent looks up the Event's pod. If that fails, the pod is unknown.
 func (p *Part) podsOfEvent(ctx context.Context, ev *corev1.Event) trigger.Known {
 	var asked []types.NamespacedName
 	p.look(func(e *trigger.Engine) { asked = e.PodsOfEvent(ev, p.cfg.Now()) })
@@ -197,12 +212,16 @@ func (p *Part) podsOfEvent(ctx context.Context, ev *corev1.Event) trigger.Known 
 type mark struct {
 	mu      sync.Mutex
 	reached string // by the watch; empty: it has not listed yet
-	// waits has the Events that are not decided on yet, each with the version that the watch had
-	// reached before.
-	waits map[*corev1.Event]string
+	waits   map[*corev1.Event]waiting
 }
 
-func newMark() *mark { return &mark{waits: map[*corev1.Event]string{}} }
+// waiting is what is remembered of an Event that is not decided on yet.
+type waiting struct {
+	before  string // the version that the watch had reached before
+	trusted bool   // some Trigger trusts its namespace
+}
+
+func newMark() *mark { return &mark{waits: map[*corev1.Event]waiting{}} }
 
 // reach records the version that the watch has reached.
 func (m *mark) reach(version string) {
@@ -213,10 +232,10 @@ func (m *mark) reach(version string) {
 
 // take records an Event that is to be decided on, and the version that the watch has reached with
 // it; empty: no new version, the Event comes from a list.
-func (m *mark) take(ev *corev1.Event, version string) {
+func (m *mark) take(ev *corev1.Event, version string, trusted bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.waits[ev] = m.reached
+	m.waits[ev] = waiting{before: m.reached, trusted: trusted}
 	if version != "" {
 		m.reached = version
 	}
@@ -229,14 +248,31 @@ func (m *mark) done(ev *corev1.Event) {
 	delete(m.waits, ev)
 }
 
+// crowded reports whether so many Events wait that those of a namespace that is not trusted must
+// leave room for others.
+func (m *mark) crowded(namespace string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	own, all := 0, 0
+	for ev, w := range m.waits {
+		if !w.trusted {
+			all++
+			if ev.Namespace == namespace {
+				own++
+			}
+		}
+	}
+	return trigger.Crowded(maxEvents, own, all)
+}
+
 // version returns the mark; empty: there is none.
 func (m *mark) version() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	lowest := m.reached
-	for _, before := range m.waits {
-		if before == "" || !after(before, lowest) {
-			lowest = before
+	for _, w := range m.waits {
+		if w.before == "" || !after(w.before, lowest) {
+			lowest = w.before
 		}
 	}
 	return lowest

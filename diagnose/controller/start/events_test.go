@@ -161,6 +161,25 @@ func TestAnEventWhosePodCannotBeLookedUp(t *testing.T) {
 	}
 }
 
+// TestATenantsEventWhosePodCannotBeLookedUp checks that such an Event, about a pod that does not
+// exist, does not choose the node and the UID.
+func TestATenantsEventWhosePodCannotBeLookedUp(t *testing.T) {
+	b := newBench(t)
+	victim := b.server.Node(t)
+	other := b.server.Pod(t, b.server.Namespace(t), "db-0", victim)
+	reason := "FailedMount-" + b.namespace // unlike those of other tests
+	b.trigger("failed-mount", `{operationSet: s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^`+reason+`$}}}}`)
+	r := b.control(nil)
+	r.inForce(1)
+	r.pods.Store(true)
+	b.event(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "made-up", UID: other.UID}}, reason, victim)
+	await.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) == 1 })
+	dx := b.only()
+	if dx.Spec.NodeName != "" || dx.Spec.Parameters["podUID"] != "" || dx.Spec.Parameters["node"] != "" || dx.Spec.PodReference.Name != "made-up" {
+		t.Errorf("%+v", dx.Spec)
+	}
+}
+
 func TestTooManyEventsAreReportedOf(t *testing.T) {
 	b := newBench(t)
 	b.trigger("failed-mount", b.mounts())
@@ -177,6 +196,39 @@ func TestTooManyEventsAreReportedOf(t *testing.T) {
 	}
 	if n := r.metric("kernosis_trigger_events_dropped_total"); n < 50 || n > 50+eventWorkers {
 		t.Errorf("%v are dropped", n)
+	}
+}
+
+// TestATenantsEventsLeaveRoomForOthers checks that one namespace's Events don't fill the queue.
+func TestATenantsEventsLeaveRoomForOthers(t *testing.T) {
+	b := newBench(t)
+	reason := "FailedMount-" + b.namespace
+	b.trigger("failed-mount", `{operationSet: s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^`+reason+`$}}}}`)
+	r := b.control(nil)
+	r.inForce(1)
+	r.creates.Store(true)
+	// Nobody takes the Events while the workers wait for a full queue.
+	for range maxQueue {
+		r.queue.add("test", []*v1alpha1.Diagnosis{{ObjectMeta: metav1.ObjectMeta{Name: strconv.FormatUint(r.queue.tail(), 10)}}}, time.Now())
+	}
+	dropped := 0.0
+	for i, step := range []struct {
+		in         string
+		send, drop int
+	}{
+		{"shop", maxEvents, maxEvents * 3 / 4},
+		{"bank", maxEvents, maxEvents * 3 / 4},
+		{"farm", 10, 10},
+		{metav1.NamespaceDefault, maxEvents / 2, 0},
+	} {
+		for range step.send {
+			r.hear(&corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: step.in}, Reason: reason})
+		}
+		now := r.metric("kernosis_trigger_events_dropped_total")
+		if now-dropped != float64(step.drop) {
+			t.Errorf("step %d, in %s: %v are dropped, want %d", i, step.in, now-dropped, step.drop)
+		}
+		dropped = now
 	}
 }
 

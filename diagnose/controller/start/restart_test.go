@@ -399,13 +399,13 @@ func TestMark(t *testing.T) {
 		}
 	}
 	is("")
-	m.take(a, "") // from the first list
+	m.take(a, "", true) // from the first list
 	m.reach("9")
 	is("")
 	m.done(a)
 	is("9")
-	m.take(a, "10")
-	m.take(b, "11")
+	m.take(a, "10", true)
+	m.take(b, "11", true)
 	is("9")
 	m.done(a)
 	is("10")

@@ -271,6 +271,7 @@ func encodeState(s *trigger.State, limit int) (data []byte, forgotten int, err e
 			t := &s.Triggers[i]
 			n := (len(t.Started) + 1) / 2
 			t.Started, forgotten = t.Started[n:], forgotten+n
+			t.Tenants = t.Tenants[max(len(t.Tenants)-len(t.Started), 0):]
 		}
 		if forgotten == before {
 			return nil, forgotten, fmt.Errorf("trigger state: %d bytes for the names of %d triggers, at most %d", len(data), len(s.Triggers), limit)
