@@ -108,9 +108,9 @@ func (m *Matcher) MatchesEvent(ev *corev1.Event) (matches, trusted bool) {
 }
 
 // Crowded reports whether Events of a namespace that is not trusted have used their share of a
-// limit: a quarter of it for each namespace, half for all, but one at least.
+// limit: half of it for each namespace, three quarters for all, but one at least.
 func Crowded(limit, ofNamespace, ofAll int) bool {
-	return ofNamespace >= max(limit/4, 1) || ofAll >= max(limit/2, 1)
+	return ofNamespace >= max(limit/2, 1) || ofAll >= max(3*limit/4, 1)
 }
 
 // eventTimes returns when the Event object was created, which is when its episode began, and when

@@ -259,14 +259,14 @@ func TestTenantsShareTheRateLimit(t *testing.T) {
 		spec  string
 		steps []step
 	}{
-		"a quarter each, half together, the rest the cluster's": {fmt.Sprintf(spec, eight, ""), []step{
-			{"shop", 0, 20, 2},
+		"half each, three quarters together, the rest the cluster's": {fmt.Sprintf(spec, eight, ""), []step{
+			{"shop", 0, 20, 4},
 			{"bank", time.Minute, 20, 2},
 			{"farm", 2 * time.Minute, 20, 0},
-			{"default", 3 * time.Minute, 3, 3},
+			{"default", 3 * time.Minute, 1, 1},
 			{"kube-system", 4 * time.Minute, 20, 1},
 			{"farm", time.Hour - 1, 1, 0},
-			{"farm", time.Hour, 20, 2}, // the first two were an hour ago
+			{"farm", time.Hour, 20, 4}, // the first four were an hour ago
 			{"shop", time.Hour, 20, 0},
 			{"shop", time.Hour + time.Minute, 20, 2},
 		}},

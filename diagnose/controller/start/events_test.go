@@ -216,10 +216,10 @@ func TestATenantsEventsLeaveRoomForOthers(t *testing.T) {
 		in         string
 		send, drop int
 	}{
-		{"shop", maxEvents, maxEvents * 3 / 4},
+		{"shop", maxEvents, maxEvents / 2},
 		{"bank", maxEvents, maxEvents * 3 / 4},
 		{"farm", 10, 10},
-		{metav1.NamespaceDefault, maxEvents / 2, 0},
+		{metav1.NamespaceDefault, maxEvents / 4, 0},
 	} {
 		for range step.send {
 			r.hear(&corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: step.in}, Reason: reason})
