@@ -254,9 +254,12 @@ func readSmall(path string, buf []byte) (int, error) {
 // device returns a disk with the mounts of its partitions: they stall with it.
 func (d *diskStallSource) device(name string) event.Device {
 	device, ok := d.numbered(name)
+	if head, isPath := hostfs.NVMeHead(name); !ok && isPath {
+		// Nothing is mounted from a path of a multipath NVMe disk; it has no number in sysfs.
+		return event.Device{Name: name, Parent: head, Mounts: d.device(head).Mounts}
+	}
 	if !ok {
-		// A path of a multipath NVMe disk has no number. Or the disk was just removed.
-		return event.Device{Name: name}
+		return event.Device{Name: name} // it was just removed
 	}
 	mounts := slices.Clone(device.Mounts)
 	parts, err := d.env.fs.Partitions(name)

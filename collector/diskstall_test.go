@@ -190,6 +190,30 @@ func TestDiskStallIsReportedWithItsMounts(t *testing.T) {
 	}
 }
 
+// A path of a multipath NVMe disk has the mounts of the disk, whose partitions may be all that is
+// mounted. Paths resolve separately.
+func TestDiskStallOfAnNVMePath(t *testing.T) {
+	n := newStallNode(t)
+	n.disk("nvme0n1", 0)
+	n.disk("nvme0n1/nvme0n1p1", 1)
+	n.write("/proc/1/mountinfo", "31 1 8:1 / /data rw - ext4 /dev/nvme0n1p1 rw\n")
+	table, err := n.fs.MountTable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.source.env.devices.SetMounts(table)
+	n.set("nvme0n1", 0, 0) // keeps no counters
+	n.set("nvme0c0n1", 2, 7)
+	n.set("nvme0c1n1", 3, 7)
+	n.expect(0, "diskstall up true")
+	n.expect(10*time.Second, "diskstall nvme0c0n1 at /data 2 10s", "diskstall nvme0c1n1 at /data 3 10s")
+	if parent := n.source.disks["nvme0c0n1"].device.Parent; parent != "nvme0n1" {
+		t.Errorf("parent %q", parent)
+	}
+	n.set("nvme0c0n1", 0, 9)
+	n.expect(2*time.Second, "diskstall.resumed nvme0c0n1 at /data 0 12s")
+}
+
 // A stall that lasts is reported again after the source was down.
 func TestDiskStallSourceAway(t *testing.T) {
 	n := newStallNode(t)

@@ -1,18 +1,23 @@
 package collector
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
 // hwError decodes errors that hardware reports.
 type hwError struct {
 	pageTypes map[uint64]string // enum mf_action_page_type, which differs between kernels
+	// Floods of errors by kind, which is an error without what may differ each time.
+	floods map[event.HWErrorData]*hwFlood
 
 	// The event points to it; it is reused for the next event.
 	data event.HWErrorData
@@ -22,7 +27,26 @@ type hwError struct {
 // CONFIG_MEMORY_FAILURE.
 func newHWError(k *bpf.Kernel) *hwError {
 	types, _ := k.EnumNames("mf_action_page_type")
-	return &hwError{pageTypes: types}
+	return &hwError{pageTypes: types, floods: map[event.HWErrorData]*hwFlood{}}
+}
+
+// A bad slot can report thousands of errors a second, which would fill the journal. Of one kind,
+// hwFloodEvents are reported one by one in each hwFloodWithin, and the others together, every
+// hwFloodEvery. An agent that is killed loses what it has not reported yet. Errors of more than
+// maxHWFloods kinds are all reported one by one.
+const (
+	hwFloodEvents = 100
+	hwFloodWithin = time.Minute
+	hwFloodEvery  = lossEvery // one wake-up serves both
+	maxHWFloods   = 256
+)
+
+// hwFlood counts the errors of one kind.
+type hwFlood struct {
+	began  time.Duration // since boot, of the current hwFloodWithin
+	events int           // reported one by one in it
+	more   uint64        // gathered since the latest report
+	latest event.HWErrorData
 }
 
 func (h *hwError) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error) {
@@ -50,9 +74,56 @@ func (h *hwError) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, erro
 	default:
 		return false, fmt.Errorf("%w: hardware error %d", bpf.ErrMalformed, r.What)
 	}
+	if h.gather(&d, time.Duration(r.H.BootNS)) {
+		return false, nil
+	}
 	h.data = d
 	ev.Kind, ev.HWError = event.HWError, &h.data
 	return true, nil
+}
+
+// gather counts an error, and reports whether it waits for the next poll.
+func (h *hwError) gather(d *event.HWErrorData, at time.Duration) bool {
+	kind := *d
+	kind.Detail, kind.Errors = "", 0
+	kind.Register = d.Register[max(len(d.Register)-8, 0):] // of a machine check the error code: above it are counters
+	f := h.floods[kind]
+	if f == nil {
+		if len(h.floods) >= maxHWFloods {
+			return false
+		}
+		f = &hwFlood{began: at}
+		h.floods[kind] = f
+	}
+	if at-f.began >= hwFloodWithin {
+		f.began, f.events = at, 0
+	}
+	if f.events < hwFloodEvents {
+		f.events++
+		return false
+	}
+	f.more++
+	f.latest = *d
+	return true
+}
+
+// end emits an event for all gathered errors of a kind, with the data of the latest one.
+func (h *hwError) end(emit func(*event.Event)) error {
+	for kind, f := range h.floods {
+		ev := hostfs.Stamped(event.Event{Kind: event.HWError, Source: "bpf/" + bpf.StemHWError, Times: f.more, HWError: &f.latest})
+		switch {
+		case f.more > 0:
+			emit(ev)
+			f.more = 0
+		case time.Duration(ev.BootTime)-f.began >= hwFloodWithin:
+			delete(h.floods, kind)
+		}
+	}
+	return nil
+}
+
+func (h *hwError) poll(_ context.Context, _ time.Time, emit func(*event.Event)) (time.Duration, error) {
+	return hwFloodEvery, h.end(emit)
 }
 
 // machineCheckSeverity reads the bits of MCi_STATUS (asm/mce.h).

@@ -32,6 +32,8 @@ type decoder struct {
 	decode func(h *bpf.Header, raw []byte, ev *event.Event) (ok bool, err error)
 	// poll checks the kernel and returns the time to the next check.
 	poll func(ctx context.Context, now time.Time, emit func(*event.Event)) (next time.Duration, err error)
+	// unhurried: in a storm records may be read later, because nothing is looked up that passes.
+	unhurried bool
 	// waits reports whether records stay in the ring for a while.
 	waits func(now time.Time) bool
 	// end reports what is left when the stem stops.
@@ -119,7 +121,7 @@ func (s *Sources) openStem(blueprint bpf.Stem) *stem {
 func newDecoder(env *environment, l *bpf.Loaded) (decoder, error) {
 	switch l.Stem {
 	case bpf.StemOOMKill:
-		return decoder{decode: newOOMKill(env).decode}, nil
+		return decoder{decode: newOOMKill(env).decode, unhurried: true}, nil
 	case bpf.StemHungTask:
 		h, err := newHungTask(env, l)
 		if err != nil {
@@ -133,7 +135,8 @@ func newDecoder(env *environment, l *bpf.Loaded) (decoder, error) {
 		f := newFSError(env, l)
 		return decoder{decode: f.decode, poll: f.poll}, nil
 	case bpf.StemHWError:
-		return decoder{decode: newHWError(env.kernel).decode}, nil
+		h := newHWError(env.kernel)
+		return decoder{decode: h.decode, unhurried: true, poll: h.poll, end: h.end}, nil
 	case bpf.StemSockFail:
 		s, err := openSockFail(env, l)
 		if err != nil {
@@ -228,7 +231,7 @@ func (r *ringReader) drain(ctx context.Context) time.Time {
 	if n == 0 {
 		return now
 	}
-	if r.decoder.poll == nil && n < stormMost && now.Sub(r.latest) < stormWithin {
+	if r.decoder.unhurried && n < stormMost && now.Sub(r.latest) < stormWithin {
 		pause(ctx, r.gathering)
 		now, r.gathering = time.Now(), min(2*r.gathering, stormSeldom)
 	} else {

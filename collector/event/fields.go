@@ -98,7 +98,7 @@ func subjectFields() []*Field {
 		device("name", TypeString, "kernel name, such as nvme0n1p2", func(d *Device) Value { return text(d.Name) }),
 		device("major", TypeInt, "major number", func(d *Device) Value { return number(d.Major) }),
 		device("minor", TypeInt, "minor number", func(d *Device) Value { return number(d.Minor) }),
-		device("parent", TypeString, "whole disk of a partition", func(d *Device) Value { return text(d.Parent) }),
+		device("parent", TypeString, "whole disk of a partition; disk of an NVMe path", func(d *Device) Value { return text(d.Parent) }),
 		device("mount", TypeString, "first mount point", func(d *Device) Value {
 			if len(d.Mounts) == 0 {
 				return Value{}

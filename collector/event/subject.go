@@ -60,7 +60,7 @@ type Device struct {
 	Major  uint32  `json:"major"`
 	Minor  uint32  `json:"minor"`
 	Name   string  `json:"name"`             // kernel name ("nvme0n1p2"); "MAJ:MIN" where the device is gone
-	Parent string  `json:"parent,omitempty"` // whole disk of a partition
+	Parent string  `json:"parent,omitempty"` // whole disk of a partition; disk of an NVMe path
 	Mounts []Mount `json:"mounts,omitempty"` // bounded
 }
 
