@@ -23,8 +23,8 @@ type Config struct {
 	Position logs.Position
 	// Lookback is how long before this boot records may have been written.
 	Lookback time.Duration
-	// Status is called after each look at the folders, with the error if one can't be read; the
-	// others are read. May be nil.
+	// Status is called after each look at the folders, with the error if one of them or a file can't
+	// be read; the others are read. May be nil.
 	Status func(error)
 	// Log receives log messages; may be nil.
 	Log *slog.Logger
@@ -126,7 +126,7 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 // look hands over the records that are new.
 func (r *Reader) look(handle func(logs.Item) error) error {
 	since, before := r.pos.since, r.before // find may outlast this call
-	found, err := bounded.Do(&r.looks, hangsAfter, func() (look, error) { return find(r.host, since, before) })
+	found, err := bounded.Do(&r.looks, hangsAfter, func() (look, error) { return find(r.host, since, before), nil })
 	if err != nil {
 		r.cfg.Status(err)
 		return nil //nolint:nilerr // the next look may succeed
