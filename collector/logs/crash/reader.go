@@ -79,7 +79,10 @@ func parsePosition(text logs.Position) (p position, ok bool) {
 		return position{}, false
 	}
 	seconds, err := strconv.ParseInt(words[0], 10, 64)
-	return position{since: time.Unix(seconds, 0), seen: words[1:]}, err == nil
+	if err != nil {
+		return position{}, false
+	}
+	return position{since: time.Unix(seconds, 0), seen: words[1:]}, true
 }
 
 // Position returns what was handed over; at first, the Position given to New. It is safe for
@@ -97,13 +100,14 @@ func (r *Reader) Position() logs.Position {
 // called from the calling goroutine.
 func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 	pos, ok := parsePosition(r.cfg.Position)
-	if !ok {
-		pos = position{since: time.Now().Add(-hostfs.BootTime() - r.cfg.Lookback)}
-		if r.cfg.Position != "" {
-			if err := handle(logs.Item{Loss: &logs.Loss{Reason: logs.BadPosition}}); err != nil {
-				return err
-			}
+	if !ok && r.cfg.Position != "" {
+		if err := handle(logs.Item{Loss: &logs.Loss{Reason: logs.BadPosition}}); err != nil {
+			return err
 		}
+	}
+	booted := time.Now().Add(-hostfs.BootTime())
+	if !ok || pos.since.After(booted) { // it was saved while the clock was ahead
+		pos.since = booted.Add(-r.cfg.Lookback)
 	}
 	r.mu.Lock()
 	r.pos = pos

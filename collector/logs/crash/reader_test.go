@@ -92,6 +92,23 @@ func TestOldRecords(t *testing.T) {
 	}
 }
 
+// A position whose time is after this boot was saved while the clock was ahead.
+func TestClockWasAhead(t *testing.T) {
+	n := newNode(t)
+	n.write("var/crash/week/dmesg.1", "[    7.000001] Kernel panic - not syncing: a week ago\n", -7*24*time.Hour)
+	n.write("var/crash/night/dmesg.1", "[    7.000002] Kernel panic - not syncing: last night\n", -23*time.Hour)
+	ahead := position{since: booted().Add(30 * 24 * time.Hour), seen: []string{"other"}}
+	n.seen = ahead.text()
+	for _, want := range [][]string{{"Kernel panic - not syncing: last night"}, nil} {
+		if lines := n.look(); !slices.Equal(lines, want) || n.losses != nil {
+			t.Errorf("have %q, want %q; lost %v", lines, want, n.losses)
+		}
+	}
+	if pos, ok := parsePosition(n.seen); !ok || len(pos.seen) != 2 || pos.seen[0] != "other" {
+		t.Errorf("position %q", n.seen)
+	}
+}
+
 func TestRecordsThatSayNothing(t *testing.T) {
 	n := newNode(t)
 	n.write("var/crash/1/dmesg.1", whole, -time.Hour)
