@@ -38,12 +38,19 @@ type hungtask struct {
 
 	// reported are the hangs whose end is not reported yet. They are kept because the BPF program
 	// can't find the cgroups of a task that has exited.
-	reported map[hungKey]*event.Event
+	reported map[hungKey]reportedHang
 	asked    requests
 
 	// The event points to these; they are reused for the next event.
 	task, holder event.Task
 	data         event.HungTaskData
+}
+
+// reportedHang is the event of a hang's beginning. seen: an earlier agent has handled it, so this one
+// ignores it.
+type reportedHang struct {
+	*event.Event
+	seen bool
 }
 
 type hungKey struct {
@@ -67,7 +74,7 @@ func newHungTask(env *environment, l *bpf.Loaded) (*hungtask, error) {
 }
 
 func makeHungTask(env *environment) *hungtask {
-	return &hungtask{env: env, attribution: attribution{attributor: env.attributor}, reported: map[hungKey]*event.Event{}}
+	return &hungtask{env: env, attribution: attribution{attributor: env.attributor}, reported: map[hungKey]reportedHang{}}
 }
 
 func hangAttached(l *bpf.Loaded) bool {
@@ -98,10 +105,10 @@ func (h *hungtask) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, 
 
 // repeats reports whether a record is of a hang that is reported already. The first walk of an agent
 // reports all hangs again, also those whose first record this agent has read from the ring: khungtaskd
-// found them before that walk.
+// found them before that walk. If the agent ignored that record, only the walk confirms the hang.
 func (h *hungtask) repeats(r *bpf.HungTask) bool {
-	was := h.reported[hungKey{r.Task.PID, r.Task.StartNS}]
-	return was != nil && r.H.BootNS-r.BlockedNS <= uint64(was.BootTime) //nolint:gosec // nanoseconds since boot
+	was, ok := h.reported[hungKey{r.Task.PID, r.Task.StartNS}]
+	return ok && !was.seen && r.H.BootNS-r.BlockedNS <= uint64(was.BootTime) //nolint:gosec // nanoseconds since boot
 }
 
 // hung fills the event of a hang. It allocates the names of the stack and a copy for reported,
@@ -126,7 +133,8 @@ func (h *hungtask) hung(r *bpf.HungTask, ev *event.Event) {
 	h.data.Wait = waitOf(h.data.Lock != "", r.InIOWait != 0, h.data.Stack)
 	ev.HungTask = &h.data
 
-	put(h.reported, maxHungReported, hungKey{r.Task.PID, r.Task.StartNS}, ev.Clone())
+	seen := h.env.cfg.Seen != nil && h.env.cfg.Seen(ev)
+	put(h.reported, maxHungReported, hungKey{r.Task.PID, r.Task.StartNS}, reportedHang{ev.Clone(), seen})
 }
 
 // holds reports whether the record's holder may hold the lock. For a semaphore, and for a lock that
@@ -203,7 +211,7 @@ func (h *hungtask) poll(_ context.Context, _ time.Time, emit func(*event.Event))
 func (h *hungtask) reportLasting() {
 	for _, emit := range h.asked.take() {
 		for s := range h.walk.Hung() {
-			if reported := h.reported[hungKey{s.Task.PID, s.Task.StartNS}]; reported != nil { // else its record is in the ring
+			if reported, ok := h.reported[hungKey{s.Task.PID, s.Task.StartNS}]; ok { // else its record is in the ring
 				ev := hostfs.Stamped(*reported.Clone())
 				ev.HungTask.BlockedFor = event.Duration(s.BlockedFor())
 				emit(ev)

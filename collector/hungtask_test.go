@@ -131,8 +131,6 @@ func TestDecodeHungTask(t *testing.T) {
 	}
 }
 
-// The end of a hang has the subject and the lock of its beginning, even if the task, and with it
-// its cgroups, is gone.
 // A hang that khungtaskd finds between the start of an agent and its first walk is in the ring twice.
 func TestHangsAreReportedOnce(t *testing.T) {
 	h := makeHungTask(hungEnvironment(t, hungKallsyms, "120"))
@@ -158,6 +156,28 @@ func TestHangsAreReportedOnce(t *testing.T) {
 	decodeHung(t, h, bpf.KindHungTask, r) // it hangs anew
 }
 
+// The walk's report of a hang counts if the agent ignores the record in the ring, because its
+// predecessor handled that one.
+func TestHangsAreConfirmed(t *testing.T) {
+	h := makeHungTask(hungEnvironment(t, hungKallsyms, "120"))
+	h.env.cfg.Seen = func(ev *event.Event) bool {
+		return ev.HungTask != nil && ev.BootTime == event.Duration(400*time.Second)
+	}
+	for _, c := range []struct {
+		at       time.Duration // since boot
+		reported bool
+	}{{400 * time.Second, true}, {500 * time.Second, true}, {501 * time.Second, false}} {
+		r := hungRecord()
+		r.H.BootNS, r.BlockedNS = uint64(c.at), uint64(c.at-300*time.Second)
+		ev := event.Event{BootTime: event.Duration(c.at)}
+		if ok, err := h.decode(&r.H, rawOf(r), &ev); ok != c.reported || err != nil {
+			t.Errorf("at %s: reported %v, %v", c.at, ok, err)
+		}
+	}
+}
+
+// The end of a hang has the subject and the lock of its beginning, even if the task, and with it
+// its cgroups, is gone.
 func TestDecodeHungTaskEnd(t *testing.T) {
 	h := makeHungTask(hungEnvironment(t, hungKallsyms, ""))
 	begin := hungRecord()

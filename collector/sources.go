@@ -36,6 +36,8 @@ type Config struct {
 	TargetSources []string
 	// NamePod adds the names of a container's pod if the runtime's files lack them. May be nil.
 	NamePod func(*event.Container)
+	// Seen reports whether Emit will ignore an event because an earlier run has handled it. May be nil.
+	Seen func(*event.Event) bool
 }
 
 // Sources is everything that an agent collects from on this machine.

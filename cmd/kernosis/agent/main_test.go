@@ -7,11 +7,18 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
-func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
+// The child processes of real faults run this binary again.
+func TestMain(m *testing.M) {
+	if inject.RunChild(os.Args) {
+		return
+	}
+	os.Exit(leakcheck.Run(m.Run))
+}
 
 // printed returns the settings of the agent with a file and arguments, as YAML with their origins.
 func printed(t *testing.T, file string, args ...string) (string, error) {

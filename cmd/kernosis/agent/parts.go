@@ -143,7 +143,7 @@ func (p *parts) openKernel() (err error) {
 	targets, _ := p.cfg.targets() // checked by validate
 	watched := collector.Config{
 		HostRoot: p.cfg.HostRoot, PinRoot: p.cfg.PinRoot, HungTaskAfter: p.cfg.HungTaskAfter,
-		Targets: targets, TargetsDir: p.cfg.TargetsDir, NamePod: p.agent.namePod,
+		Targets: targets, TargetsDir: p.cfg.TargetsDir, NamePod: p.agent.namePod, Seen: p.agent.seen,
 	}
 	if p.probes != nil {
 		watched.TargetSources = []string{ownTargets}

@@ -127,6 +127,13 @@ func (a *pipeline) take(ev *event.Event) {
 	a.handle(ev)
 }
 
+// seen reports whether the engine has seen an event that handle has not got yet.
+func (a *pipeline) seen(ev *event.Event) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.engine.Seen(ev)
+}
+
 // handle passes an event to the engine, unless the engine has seen it. The lock is held.
 func (a *pipeline) handle(ev *event.Event) {
 	if a.engine.Seen(ev) {

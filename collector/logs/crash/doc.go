@@ -30,5 +30,6 @@
 //
 // A panic is identified by its line and the kernel's time stamp, so that it is handed over once,
 // in whichever and however many files it is. Without a Position, Lookback says how long before this
-// boot a record may have been written. Older records are never read.
+// boot a record may have been written. Older records are never read. A Position that is later than
+// this boot was saved while the clock was ahead: Lookback replaces its time.
 package crash

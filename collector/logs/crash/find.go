@@ -128,39 +128,41 @@ func stat(host hostfs.FS, p string) (f file, trusted bool, err error) {
 
 // look is what a look at the folders found.
 type look struct {
-	files []file // newest first
+	files []file // newest first; nil if one can't be read: the next look reads them again
 	more  int    // files beyond maxFiles, which are not read
 	parts []part // contents of the files; nil if they are as at the last look
-	err   error  // why a folder can't be read
+	err   error  // why a folder or file can't be read
 }
 
 // find looks for records that were written after since. before are the files of the last look.
-func find(host hostfs.FS, since time.Time, before []file) (l look, err error) {
+func find(host hostfs.FS, since time.Time, before []file) (l look) {
 	var errs []error
 	for _, d := range folders() {
 		files, err := d.list(host)
 		l.files, errs = append(l.files, files...), append(errs, err)
 	}
-	l.err = errors.Join(errs...)
 	l.files = slices.DeleteFunc(l.files, func(f file) bool { return f.modified.Before(since) })
 	slices.SortFunc(l.files, func(a, b file) int { return cmp.Or(b.modified.Compare(a.modified), cmp.Compare(b.path, a.path)) })
 	if l.more = len(l.files) - maxFiles; l.more > 0 {
 		l.files = l.files[:maxFiles]
 	}
 	if slices.Equal(l.files, before) {
-		return l, nil
+		l.err = errors.Join(errs...)
+		return l
 	}
 	for _, f := range slices.Backward(l.files) {
 		p, err := f.read(host)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // moved: found at the next look
 		case err != nil:
-			return l, err
+			errs = append(errs, err)
+			l.files = nil
 		default:
 			l.parts = append(l.parts, p)
 		}
 	}
-	return l, nil
+	l.err = errors.Join(errs...)
+	return l
 }
 
 // part is the content of a file.

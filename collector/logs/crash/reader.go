@@ -23,8 +23,8 @@ type Config struct {
 	Position logs.Position
 	// Lookback is how long before this boot records may have been written.
 	Lookback time.Duration
-	// Status is called after each look at the folders, with the error if one can't be read; the
-	// others are read. May be nil.
+	// Status is called after each look at the folders, with the error if one of them or a file can't
+	// be read; the others are read. May be nil.
 	Status func(error)
 	// Log receives log messages; may be nil.
 	Log *slog.Logger
@@ -79,7 +79,10 @@ func parsePosition(text logs.Position) (p position, ok bool) {
 		return position{}, false
 	}
 	seconds, err := strconv.ParseInt(words[0], 10, 64)
-	return position{since: time.Unix(seconds, 0), seen: words[1:]}, err == nil
+	if err != nil {
+		return position{}, false
+	}
+	return position{since: time.Unix(seconds, 0), seen: words[1:]}, true
 }
 
 // Position returns what was handed over; at first, the Position given to New. It is safe for
@@ -97,13 +100,14 @@ func (r *Reader) Position() logs.Position {
 // called from the calling goroutine.
 func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 	pos, ok := parsePosition(r.cfg.Position)
-	if !ok {
-		pos = position{since: time.Now().Add(-hostfs.BootTime() - r.cfg.Lookback)}
-		if r.cfg.Position != "" {
-			if err := handle(logs.Item{Loss: &logs.Loss{Reason: logs.BadPosition}}); err != nil {
-				return err
-			}
+	if !ok && r.cfg.Position != "" {
+		if err := handle(logs.Item{Loss: &logs.Loss{Reason: logs.BadPosition}}); err != nil {
+			return err
 		}
+	}
+	booted := time.Now().Add(-hostfs.BootTime())
+	if !ok || pos.since.After(booted) { // it was saved while the clock was ahead
+		pos.since = booted.Add(-r.cfg.Lookback)
 	}
 	r.mu.Lock()
 	r.pos = pos
@@ -126,7 +130,7 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 // look hands over the records that are new.
 func (r *Reader) look(handle func(logs.Item) error) error {
 	since, before := r.pos.since, r.before // find may outlast this call
-	found, err := bounded.Do(&r.looks, hangsAfter, func() (look, error) { return find(r.host, since, before) })
+	found, err := bounded.Do(&r.looks, hangsAfter, func() (look, error) { return find(r.host, since, before), nil })
 	if err != nil {
 		r.cfg.Status(err)
 		return nil //nolint:nilerr // the next look may succeed

@@ -3,12 +3,16 @@ package crash
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
@@ -88,6 +92,23 @@ func TestOldRecords(t *testing.T) {
 	}
 }
 
+// A position whose time is after this boot was saved while the clock was ahead.
+func TestClockWasAhead(t *testing.T) {
+	n := newNode(t)
+	n.write("var/crash/week/dmesg.1", "[    7.000001] Kernel panic - not syncing: a week ago\n", -7*24*time.Hour)
+	n.write("var/crash/night/dmesg.1", "[    7.000002] Kernel panic - not syncing: last night\n", -23*time.Hour)
+	ahead := position{since: booted().Add(30 * 24 * time.Hour), seen: []string{"other"}}
+	n.seen = ahead.text()
+	for _, want := range [][]string{{"Kernel panic - not syncing: last night"}, nil} {
+		if lines := n.look(); !slices.Equal(lines, want) || n.losses != nil {
+			t.Errorf("have %q, want %q; lost %v", lines, want, n.losses)
+		}
+	}
+	if pos, ok := parsePosition(n.seen); !ok || len(pos.seen) != 2 || pos.seen[0] != "other" {
+		t.Errorf("position %q", n.seen)
+	}
+}
+
 func TestRecordsThatSayNothing(t *testing.T) {
 	n := newNode(t)
 	n.write("var/crash/1/dmesg.1", whole, -time.Hour)
@@ -134,6 +155,40 @@ func TestUnreadable(t *testing.T) {
 	}
 	if err := Check(hostfs.New(newNode(t).root)); err != nil {
 		t.Errorf("check without records: %v", err)
+	}
+}
+
+// A file that fails to be read hides no other one, and is reported as long as it does.
+func TestAFileFails(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to mount")
+	}
+	n := newNode(t)
+	n.write("var/crash/1/dmesg.1", "", 0)
+	bad := filepath.Join(n.root, "var/crash/1/dmesg.1")
+	if err := unix.Mount("/proc/self/mem", bad, "", unix.MS_BIND, ""); err != nil { // no memory at 0: EIO
+		t.Fatal(err)
+	}
+	unmount := sync.OnceFunc(func() {
+		if err := unix.Unmount(bad, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	defer unmount()
+	n.write("sys/fs/pstore/dmesg-ramoops-0", newer, -time.Minute)
+	n.write("var/crash/2/dmesg.2", whole, time.Hour)
+	var state error
+	r := New(Config{Root: n.root, Status: func(err error) { state = err }})
+	for look := range 3 {
+		if look == 2 {
+			unmount()
+		}
+		if err := r.look(n.take); err != nil {
+			t.Fatal(err)
+		}
+		if len(n.lines) != 6 || errors.Is(state, unix.EIO) != (look < 2) {
+			t.Errorf("look %d: %d lines, state %v", look, len(n.lines), state)
+		}
 	}
 }
 
