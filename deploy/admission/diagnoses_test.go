@@ -1,6 +1,10 @@
 package admission_test
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -160,4 +164,79 @@ func TestTenantsDiagnoses(t *testing.T) {
 	outcome(t, "nodeName by the controller", control.Patch(t.Context(), d.DeepCopy(), node), "")
 	outcome(t, "the end", tenant.Patch(t.Context(), d.DeepCopy(), client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"cancel":true}}`))), "")
 	outcome(t, "its deletion", tenant.Delete(t.Context(), d), "")
+}
+
+// The controller and the agents hold tenants' Diagnoses in memory, so their size is bounded.
+func TestSizeOfTenantsDiagnoses(t *testing.T) {
+	server := installedServer(t)
+	ns, name := server.Namespace(t), "tenant-"+rand.String(6)
+	for _, in := range []string{ns, system} {
+		grant(t, server, user(name), in, "test-writer")
+	}
+	tenant := apitest.Client(t, server.Config(t, name))
+	// parameters and annotations return some with size bytes, names included.
+	parameters := func(size int, text string) v1alpha1.Parameters {
+		out := v1alpha1.Parameters{}
+		for i := 0; size > 0; i++ {
+			n := min(size, 4096)
+			out[fmt.Sprintf("p%03d", i)] = strings.Repeat(text, (n-4)/len(text))
+			size -= n
+		}
+		return out
+	}
+	annotations := func(size int) map[string]string {
+		return map[string]string{"kernosis.io/a": strings.Repeat("a", size-13)}
+	}
+	labels := func(count int) map[string]string {
+		out := map[string]string{}
+		for i := range count {
+			out[fmt.Sprintf("example.com/a%05d", i)] = ""
+		}
+		return out
+	}
+	const (
+		ofParameters  = "spec.parameters: names and values may have at most 16 KiB together"
+		ofAnnotations = "metadata.annotations: names and values may have at most 16 KiB together"
+		ofOthers      = "metadata: at most 64 labels, finalizers and owners"
+	)
+	for what, c := range map[string]struct {
+		change func(*v1alpha1.Diagnosis)
+		want   string
+	}{
+		"parameters of 16 KiB":                {func(d *v1alpha1.Diagnosis) { d.Spec.Parameters = parameters(16<<10, "a") }, ""},
+		"parameters of more":                  {func(d *v1alpha1.Diagnosis) { d.Spec.Parameters = parameters(16<<10+5, "a") }, ofParameters},
+		"as many parameters as the API has":   {func(d *v1alpha1.Diagnosis) { d.Spec.Parameters = parameters(64*4096, "a") }, ofParameters},
+		"parameters of more bytes than runes": {func(d *v1alpha1.Diagnosis) { d.Spec.Parameters = parameters(20<<10, "\u00e9") }, ofParameters},
+		"annotations of 16 KiB":               {func(d *v1alpha1.Diagnosis) { d.Annotations = annotations(16 << 10) }, ""},
+		"annotations of more":                 {func(d *v1alpha1.Diagnosis) { d.Annotations = annotations(16<<10 + 1) }, ofAnnotations},
+		"10,000 annotations":                  {func(d *v1alpha1.Diagnosis) { d.Annotations = labels(10_000) }, ofAnnotations},
+		"an owner": {func(d *v1alpha1.Diagnosis) {
+			d.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "u"}}
+		}, ""},
+		"an owner with a long name": {func(d *v1alpha1.Diagnosis) {
+			d.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: strings.Repeat("a", 254), UID: "u"}}
+		}, ofOthers},
+		"64 labels":                 {func(d *v1alpha1.Diagnosis) { d.Labels = labels(64) }, ""},
+		"65 labels":                 {func(d *v1alpha1.Diagnosis) { d.Labels = labels(65) }, ofOthers},
+		"65 finalizers":             {func(d *v1alpha1.Diagnosis) { d.Finalizers = slices.Sorted(maps.Keys(labels(65))) }, ofOthers},
+		"in the system's namespace": {func(d *v1alpha1.Diagnosis) { d.Namespace, d.Spec.Parameters = system, parameters(64*4096, "a") }, ""},
+	} {
+		d := podDiagnosis(ns)
+		c.change(d)
+		outcome(t, what, tenant.Create(t.Context(), d), c.want)
+	}
+
+	// One that was made before the policy can still be ended and deleted.
+	control := apitest.Client(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
+	old := podDiagnosis(ns)
+	old.Spec.Parameters, old.Annotations = parameters(17<<10, "a"), annotations(17<<10)
+	must(t, control, old)
+	patch := func(what, patch, want string) {
+		t.Helper()
+		outcome(t, what, tenant.Patch(t.Context(), old.DeepCopy(), client.RawPatch(client.Merge.Type(), []byte(patch))), want)
+	}
+	patch("its end", `{"spec":{"cancel":true}}`, "")
+	patch("more annotations", `{"metadata":{"annotations":{"b":"c"}}}`, ofAnnotations)
+	patch("fewer annotations", `{"metadata":{"annotations":{"kernosis.io/a":null}}}`, "")
+	outcome(t, "its deletion", tenant.Delete(t.Context(), old), "")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 	"unique"
 
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 )
 
@@ -60,7 +60,8 @@ func Served() leader.Served {
 
 // ByObject returns the manager's cache options for the kinds of diagnoses. A cached Diagnosis lacks
 // the results of its operations; once it has ended or has a repair, only their values, and the messages
-// except those of repairs. Read it from the API server before using them, and never write a whole
+// except those of repairs. It lacks its parameters once it has a node or has ended, unless it has a
+// repair. Read it from the API server before using them, and never write a whole
 // object from the cache.
 func ByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
@@ -85,14 +86,17 @@ func trimDiagnosis(object any) (any, error) {
 func trim(d *v1alpha1.Diagnosis) {
 	d.ManagedFields = nil
 	if d.Spec.TargetSelector == nil { // otherwise its children inherit them
-		d.Labels, d.Annotations = ownKeys(d.Labels), ownKeys(d.Annotations)
+		trigger.KeepOrigin(d)
 	}
 	d.Status.Artifacts, d.Status.FailedPaths = nil, nil
 	for _, s := range []*string{&d.Namespace, &d.Spec.OperationSet, &d.Spec.NodeName} {
 		*s = one(*s)
 	}
-	ended := d.Status.Completed()
-	if ended || len(d.Status.Remediations) > 0 || d.Status.AwaitingApproval() != nil {
+	ended, repairs := d.Status.Completed(), len(d.Status.Remediations) > 0 || d.Status.AwaitingApproval() != nil
+	if !repairs && (ended || d.Spec.NodeName != "" && d.Spec.TargetSelector == nil) {
+		d.Spec.Parameters = nil // only the agent and follow-ups of repairs need them from here on
+	}
+	if ended || repairs {
 		for i := range d.Status.Results {
 			res := &d.Status.Results[i]
 			res.Operation, res.Reason, res.State, res.Values = one(res.Operation), one(res.Reason), one(res.State), nil
@@ -103,29 +107,13 @@ func trim(d *v1alpha1.Diagnosis) {
 		return
 	}
 	d.Status.Results = nil
-	if d.Spec.NodeName != "" && d.Spec.TargetSelector == nil {
-		d.Spec.Parameters = nil // only the agent needs them from here on
-	}
-}
-
-// ownKeys returns the labels or annotations that are Kernosis' own.
-func ownKeys(all map[string]string) map[string]string {
-	var own map[string]string
-	for key, value := range all {
-		if strings.HasPrefix(key, v1alpha1.Group+"/") {
-			if own == nil {
-				own = map[string]string{}
-			}
-			own[one(key)] = value
-		}
-	}
-	return own
 }
 
 // one interns a text of which there are many copies.
 func one[T ~string](text T) T { return unique.Make(text).Value() }
 
-// diagnosisPage is how many Diagnoses are read at once. Each takes up to some 200 KiB.
+// diagnosisPage is how many Diagnoses are read at once. Each takes up to some 200 KiB: admission
+// policies bound what users of namespaces write.
 const diagnosisPage = 200
 
 // NewInformer creates the informers of the manager's cache. The informer of Diagnoses never holds

@@ -1,12 +1,15 @@
 package controller
 
 import (
+	"maps"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
 func TestTrim(t *testing.T) {
@@ -39,7 +42,15 @@ func TestTrim(t *testing.T) {
 		"a repair is allowed": {func(d *v1alpha1.Diagnosis) { d.Status.Remediations = []v1alpha1.Remediation{{ID: 1}} }, 1, 1, 1, false},
 		"has ended": {func(d *v1alpha1.Diagnosis) {
 			complete(d, metav1.ConditionTrue, v1alpha1.ReasonPathSucceeded, "", at(1))
-		}, 1, 1, 1, false},
+		}, 1, 0, 1, false},
+		"was refused": {func(d *v1alpha1.Diagnosis) {
+			d.Spec.NodeName, d.Status.Results = "", nil
+			complete(d, metav1.ConditionTrue, v1alpha1.ReasonNotAllowed, "", at(1))
+		}, 1, 0, 0, false},
+		"has ended with a repair": {func(d *v1alpha1.Diagnosis) {
+			d.Status.Remediations = []v1alpha1.Remediation{{ID: 1}}
+			complete(d, metav1.ConditionTrue, v1alpha1.ReasonPathSucceeded, "", at(1))
+		}, 1, 1, 1, false}, // a follow-up gets them
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := whole(c.change)
@@ -51,6 +62,28 @@ func TestTrim(t *testing.T) {
 				t.Errorf("%+v\n%+v", d.ObjectMeta, d)
 			}
 		})
+	}
+}
+
+// Users of a namespace choose the metadata of their Diagnoses. The cache keeps only what is read.
+func TestTrimKeepsOnlyKnownMetadata(t *testing.T) {
+	owner := *metav1.NewControllerRef(&v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Name: "parent", UID: "u"}}, v1alpha1.GroupVersion().WithKind(v1alpha1.KindDiagnosis))
+	labels := map[string]string{v1alpha1.LabelTrigger: "hung", v1alpha1.LabelParent: "u", trigger.LabelSource: "alert"}
+	annotations := map[string]string{
+		v1alpha1.AnnotationFollows: "a/1", trigger.AnnotationTriggeredBy: "b", trigger.AnnotationSubject: "c",
+		trigger.AnnotationEpisode: "d", trigger.AnnotationOmitted: "e",
+	}
+	d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{
+		Labels: maps.Clone(labels), Annotations: maps.Clone(annotations), Finalizers: []string{"example.com/keep"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: strings.Repeat("a", 1<<20)}, owner},
+	}}
+	d.Labels["kernosis.io/mine"], d.Annotations["kernosis.io/mine"] = "x", strings.Repeat("a", 200<<10)
+	trim(d)
+	if !maps.Equal(d.Labels, labels) || !maps.Equal(d.Annotations, annotations) || d.Finalizers != nil {
+		t.Errorf("labels %v, annotations of %d, finalizers %v", d.Labels, len(d.Annotations), d.Finalizers)
+	}
+	if len(d.OwnerReferences) != 1 || d.Parent() == nil || d.Parent().UID != "u" {
+		t.Errorf("%d owners", len(d.OwnerReferences))
 	}
 }
 

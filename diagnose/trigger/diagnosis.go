@@ -27,6 +27,32 @@ const (
 	AnnotationOmitted = v1alpha1.Group + "/omitted-parameters"
 )
 
+// KeepOrigin removes all metadata from a Diagnosis in memory that Kernosis does not read. Users of
+// namespaces choose its size.
+func KeepOrigin(d *v1alpha1.Diagnosis) {
+	d.Labels = only(d.Labels, v1alpha1.LabelTrigger, v1alpha1.LabelParent, LabelSource)
+	d.Annotations = only(d.Annotations, v1alpha1.AnnotationFollows, AnnotationTriggeredBy, AnnotationSubject, AnnotationEpisode, AnnotationOmitted)
+	parent := d.Parent()
+	d.ManagedFields, d.Finalizers, d.OwnerReferences = nil, nil, nil
+	if parent != nil {
+		d.OwnerReferences = []metav1.OwnerReference{*parent}
+	}
+}
+
+// only returns the labels or annotations with the keys.
+func only(all map[string]string, keys ...string) map[string]string {
+	var out map[string]string
+	for _, key := range keys {
+		if value, ok := all[key]; ok {
+			if out == nil {
+				out = make(map[string]string)
+			}
+			out[key] = value
+		}
+	}
+	return out
+}
+
 // diagnosis returns the object for an occurrence, or the reason why there is none.
 func (e *Engine) diagnosis(o *occurrence) (dx *v1alpha1.Diagnosis, why string) {
 	m := o.matcher

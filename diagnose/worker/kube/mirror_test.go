@@ -2,12 +2,14 @@ package kube
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
 func version(uid string, n int) *v1alpha1.Diagnosis {
@@ -75,5 +77,19 @@ func TestWhatIsKnownDoesNotGoBack(t *testing.T) {
 				t.Errorf("%q is known, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// Users of a namespace choose the metadata of their Diagnoses. Only what is read stays in memory.
+func TestTrimKeepsOnlyKnownMetadata(t *testing.T) {
+	d := diagnosisOf("shop", "a", "n1")
+	d.Labels = map[string]string{v1alpha1.LabelTrigger: "hung", "kernosis.io/mine": "x", "team": "db"}
+	d.Annotations = map[string]string{trigger.AnnotationSubject: "pg[811]", "kernosis.io/mine": strings.Repeat("a", 200<<10), "note": "x"}
+	trim(d)
+	if len(d.Labels) != 1 || d.Labels[v1alpha1.LabelTrigger] != "hung" || len(d.Annotations) != 1 || d.Annotations[trigger.AnnotationSubject] != "pg[811]" {
+		t.Errorf("labels %v, %d annotations", d.Labels, len(d.Annotations))
+	}
+	if d.Spec.Parameters["device"] != "loop0" {
+		t.Error("the run lacks its parameters")
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
@@ -120,7 +120,7 @@ func trim(object client.Object) {
 	object.SetManagedFields(nil)
 	switch o := object.(type) {
 	case *v1alpha1.Diagnosis:
-		delete(o.Annotations, corev1.LastAppliedConfigAnnotation)
+		trigger.KeepOrigin(o)
 		return
 	case *v1alpha1.OperationSet:
 		o.Status = v1alpha1.OperationSetStatus{} // it has up to 100 paths
