@@ -50,6 +50,9 @@ func (e *Engine) Replace(rules *RuleSet, now event.Moment) []problem.Transition 
 	}
 	e.followAll()
 	for _, en := range e.entries() {
+		if en.p.State == problem.Firing && !en.rule.Temporary() && e.blindTo(en.rule.Rule) {
+			en.QuietFrom = now.Boot // the rule that watches it now may be new
+		}
 		e.arm(en)
 	}
 	for _, c := range e.conditions {
