@@ -68,6 +68,9 @@ func (e *Engine) adopt(en *entry, r *ruleState) {
 	if en.reporter != nil {
 		en.reporter = e.byName[en.reporter.Name]
 	}
+	if en.reporter == nil { // that rule is gone
+		en.reporter = r
+	}
 	r.series.entries[en.p.Group] = en
 	switch en.p.State {
 	case problem.Firing:
