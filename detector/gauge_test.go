@@ -2,6 +2,7 @@ package detector_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
 )
 
 const gaugeRules = `
@@ -195,5 +197,49 @@ func BenchmarkGauge(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		e.Observe(ev, at(0))
+	}
+}
+
+// A gauge that gets worse may have been reported last by a rule that is gone since.
+func TestGaugeWorsensAfterItsRuleIsGone(t *testing.T) {
+	rule := func(name string, from int) string {
+		return fmt.Sprintf(`
+- name: %[1]s
+  fault: f
+  events: [gauge]
+  when: gauge.name == "pids" && gauge.percent >= %[2]d
+  clearWhen: gauge.percent < 80
+  condition: Sick
+  reason: R
+  message: %[1]s has ${gauge.value}
+  severityWhen: {critical: gauge.percent == 100}
+  threshold: {count: 2, within: 10m}
+`, name, from)
+	}
+	both, one := ruleSet(t, rule("first", 95)+rule("second", 90)), ruleSet(t, rule("first", 95))
+	for name, gone := range map[string]func(*detector.Engine) *detector.Engine{
+		"reload": func(e *detector.Engine) *detector.Engine {
+			want(t, e.Replace(one, at(2*time.Second)))
+			return e
+		},
+		"restart": func(e *detector.Engine) *detector.Engine {
+			saved, err := e.Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return restartedFrom(t, one, saved, 2*time.Second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := detector.NewEngine(both)
+			e.Observe(source("gauge/pids", true), at(0))
+			want(t, e.Observe(gauge(0, "pids", 95, ""), at(0)))
+			want(t, e.Observe(gauge(time.Second, "pids", 92, ""), at(time.Second)), "first  firing", "Sick=True R")
+			e = gone(e)
+			want(t, e.Observe(gauge(3*time.Second, "pids", 100, ""), at(3*time.Second)), "Sick=True R")
+			if p := e.Problems()[0]; p.Severity != problem.Critical || p.Message != "first has 100" {
+				t.Errorf("%s, %q; want critical, first has 100", p.Severity, p.Message)
+			}
+		})
 	}
 }

@@ -360,4 +360,82 @@ func TestFallback(t *testing.T) {
 	want(t, e.Observe(oom(3*time.Second, "/b"), at(3*time.Second)), "kills /b, 7 firing", "Sick=True R")
 	e.Observe(source("oomkill", false), at(4*time.Second))
 	want(t, e.Observe(logged(5*time.Second, "killed b"), at(5*time.Second)), "lines b firing", "Sick=True R")
+	// The lines' groups are others, so they can't tell that the other rule's problem is over.
+	want(t, e.Tick(at(time.Hour)), "lines a resolved", "lines b resolved", "Sick=True R")
+}
+
+// While a problem's own sources are down, another rule of its fault can tell that it is over. Only
+// the time during which that rule watched counts as quiet.
+func TestQuietTimeByAnotherSource(t *testing.T) {
+	const rules = `
+- {name: probe, fault: f, events: [oomkill], groupBy: [cgroup.path], condition: Sick, reason: R, message: m, clearAfter: 30m}
+- {name: line, fault: f, events: [log], logs: [kmsg], %s pattern: 'killed (?P<who>\S+)', groupBy: [match.who], condition: Sick, reason: R, message: m, clearAfter: 30m}
+`
+	const fallback = "fallbackFor: [oomkill],"
+	kill := func(e *detector.Engine) { e.Observe(oom(0, "/a"), at(0)) }
+	line := func(e *detector.Engine) { e.Observe(logged(0, "killed /a"), at(0)) }
+	type change struct {
+		at    time.Duration
+		event *event.Event // nil: a restart
+	}
+	m := func(n int) time.Duration { return time.Duration(n) * time.Minute }
+	for name, c := range map[string]struct {
+		keys    string
+		begin   func(*detector.Engine)
+		changes []change
+		ends    time.Duration // zero: never
+	}{
+		"restart without the probe":   {fallback, kill, []change{{m(1), nil}, {m(1), source("log/kmsg", true)}, {m(2), source("oomkill", false)}}, m(31)},
+		"the log is up after that":    {fallback, kill, []change{{m(1), nil}, {m(1), source("oomkill", false)}, {m(5), source("log/kmsg", true)}}, m(35)},
+		"long after that":             {fallback, kill, []change{{m(1), nil}, {m(1), source("oomkill", false)}, {m(90), source("log/kmsg", true)}}, m(120)},
+		"the fallback takes over":     {fallback, kill, []change{{m(5), source("oomkill", false)}}, m(35)},
+		"the reason changes":          {fallback, kill, []change{{m(5), source("oomkill", false)}, {m(9), down("oomkill", "another")}}, m(35)},
+		"the fallback is down, too":   {fallback, kill, []change{{m(5), source("oomkill", false)}, {m(6), source("log/kmsg", false)}}, 0},
+		"the log watched all along":   {"", kill, []change{{m(5), source("oomkill", false)}}, m(30)},
+		"both are down for a while":   {"", kill, []change{{m(5), source("oomkill", false)}, {m(6), source("log/kmsg", false)}, {m(9), source("log/kmsg", true)}}, m(39)},
+		"the log comes and goes":      {"", kill, []change{{m(5), source("log/kmsg", false)}, {m(9), source("log/kmsg", true)}}, m(30)},
+		"begun by the log, now down":  {"", line, []change{{m(5), source("log/kmsg", false)}}, m(30)},
+		"begun by the fallback":       {fallback, line, []change{{m(5), source("log/kmsg", false)}, {m(6), source("oomkill", true)}}, m(36)},
+		"a restart without the log":   {"", line, []change{{m(1), nil}, {m(1), source("log/kmsg", false)}, {m(2), source("oomkill", true)}}, m(32)},
+		"a restart without a witness": {"", line, []change{{m(1), nil}, {m(1), source("log/kmsg", false)}, {m(1), source("oomkill", false)}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := ruleSet(t, fmt.Sprintf(rules, c.keys))
+			e := detector.NewEngine(set)
+			e.Observe(source("log/kmsg", true), at(0))
+			e.Observe(source("oomkill", name != "begun by the fallback"), at(0))
+			c.begin(e)
+			for _, ch := range c.changes {
+				if ch.event != nil {
+					e.Observe(ch.event, at(ch.at))
+					continue
+				}
+				saved, err := e.Snapshot()
+				if err != nil {
+					t.Fatal(err)
+				}
+				e = restartedFrom(t, set, saved, ch.at)
+			}
+			if c.ends == 0 {
+				want(t, e.Tick(at(100*time.Hour)))
+				return
+			}
+			want(t, e.Tick(at(c.ends-time.Second)))
+			want(t, e.Tick(at(c.ends)), e.Problems()[0].Rule+" /a resolved", "Sick=False Well")
+		})
+	}
+}
+
+// A rule that a reload adds has not watched before.
+func TestQuietTimeByANewRule(t *testing.T) {
+	const probe = "\n- {name: probe, fault: f, events: [oomkill], groupBy: [cgroup.path], condition: Sick, reason: R, message: m, clearAfter: 30m}\n"
+	const line = "- {name: line, fault: f, events: [log], logs: [kmsg], pattern: 'killed (?P<who>\\S+)', groupBy: [match.who], condition: Sick, reason: R, message: m, clearAfter: 30m}\n"
+	e := detector.NewEngine(ruleSet(t, probe))
+	e.Observe(source("log/kmsg", true), at(0))
+	e.Observe(source("oomkill", true), at(0))
+	want(t, e.Observe(oom(0, "/a"), at(0)), "probe /a firing", "Sick=True R")
+	e.Observe(source("oomkill", false), at(time.Minute))
+	want(t, e.Replace(ruleSet(t, probe+line), at(time.Hour)))
+	want(t, e.Tick(at(90*time.Minute-time.Second)))
+	want(t, e.Tick(at(90*time.Minute)), "probe /a resolved", "Sick=False Well")
 }

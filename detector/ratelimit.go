@@ -137,16 +137,40 @@ func (e *Engine) limited(r *ruleState, now time.Duration) bool {
 //   - only counts in problems that already fire: Admit withholds it, and [Engine.Release] returns
 //     one event for all of these;
 //   - would begin, change or end a problem, and there were too many of these as well: the event is
-//     lost, and Release returns an event that reports the loss, so that conditions become Unknown;
+//     lost, and an event reports the loss, so that conditions become Unknown: Admit returns it
+//     unless the source has just reported one, else Release does;
 //   - has no effect.
 //
 // A replay of recorded events does not call Admit.
 func (e *Engine) Admit(ev *event.Event, now event.Moment) []*event.Event {
 	if !e.admits(ev, now) {
-		return nil
+		return e.urgentLoss(ev.Source, now)
 	}
 	e.limits.admitted = append(append(e.limits.admitted[:0], e.releaseBefore(ev, now)...), ev)
 	return e.limits.admitted
+}
+
+// urgentLoss returns an event for the losses of a source if conditions do not know of a recent one:
+// the source may not read the lost lines again after a kill.
+func (e *Engine) urgentLoss(stem string, now event.Moment) []*event.Event {
+	n := e.limits.lost[stem]
+	if n == 0 {
+		return nil
+	}
+	if st := e.stems[stem]; st == nil && len(e.stems) >= MaxStems || st != nil && st.LossyUntil > now.Boot+lossyFor-releaseEvery {
+		return nil
+	}
+	delete(e.limits.lost, stem)
+	e.limits.admitted = append(e.limits.admitted[:0], lossOf(stem, n, now))
+	return e.limits.admitted
+}
+
+// lossOf returns an event that reports n events lost to rate limits.
+func lossOf(stem string, n uint64, now event.Moment) *event.Event {
+	return &event.Event{
+		Kind: event.Lost, Time: now.Wall, BootTime: event.Duration(now.Boot), CPU: event.NoCPU, Source: stem,
+		Lost: &event.LostData{Stem: stem, Count: n, Reason: LostToRateLimit},
+	}
 }
 
 // admits reports whether the event itself is to be observed. Otherwise it withholds or drops it.
@@ -449,10 +473,7 @@ func (e *Engine) release(now event.Moment, due func(*withheld) bool) (out []*eve
 	})
 	if len(l.lost) > 0 && due(&withheld{Since: l.lostAt}) {
 		for _, stem := range slices.Sorted(maps.Keys(l.lost)) {
-			out = append(out, &event.Event{
-				Kind: event.Lost, Time: now.Wall, BootTime: event.Duration(now.Boot), CPU: event.NoCPU, Source: stem,
-				Lost: &event.LostData{Stem: stem, Count: l.lost[stem], Reason: LostToRateLimit},
-			})
+			out = append(out, lossOf(stem, l.lost[stem], now))
 		}
 		clear(l.lost)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,17 +130,17 @@ func TestRateLimitLetsChangesPass(t *testing.T) {
 			t.Error(have)
 		}
 	}
-	// Changes beyond their own limit are lost, and the condition reports the loss.
+	// Changes beyond their own limit are lost, and the condition reports the loss: the first at once.
 	for i := range 100 {
 		r.line(4*time.Second, fmt.Sprint("error on sd", i))
 	}
-	if n := len(r.recorded); n != 10+1+1+10 { // the end used only the other rule's budget
-		t.Fatalf("%d events recorded, want 22", n)
+	if n := len(r.recorded); n != 10+1+1+10+1 { // the end used only the other rule's budget
+		t.Fatalf("%d events recorded, want 23", n)
 	}
 	r.release(10 * time.Second)
 	last := r.recorded[len(r.recorded)-1]
-	if last.Lost == nil || last.Lost.Stem != "log/app" || last.Lost.Count != 91 || last.Lost.Reason != detector.LostToRateLimit {
-		t.Fatalf("the last event is %+v, want the loss of 91", last.Lost)
+	if last.Lost == nil || last.Lost.Stem != "log/app" || last.Lost.Count != 90 || last.Lost.Reason != detector.LostToRateLimit {
+		t.Fatalf("the last event is %+v, want the loss of 90", last.Lost)
 	}
 	if n := r.e.Stats().Limited["told"]; n != 90+91 {
 		t.Errorf("%d limited, want 181", n)
@@ -334,7 +335,7 @@ func TestLostToRateLimitAcrossRestart(t *testing.T) {
 	set := ruleSet(t, limitedRules)
 	r := &recorder{e: detector.NewEngine(set)}
 	r.e.Observe(source("log/app", true), at(0))
-	for i := range 110 { // 10 within the limit, 10 that change something, 90 lost
+	for i := range 110 { // 10 within the limit, 10 that change something, 90 lost, of which 1 is recorded
 		r.line(time.Second, fmt.Sprint("error on sd", i))
 	}
 	saved, err := r.e.Snapshot()
@@ -354,8 +355,8 @@ func TestLostToRateLimitAcrossRestart(t *testing.T) {
 	killed.release(2 * time.Second)
 	killed.release(11 * time.Second)
 	killed.release(20 * time.Second)
-	if n := lost(killed); n != 90 {
-		t.Errorf("%d reported lost after a restart, want 90", n)
+	if n := lost(killed); n != 89 {
+		t.Errorf("%d reported lost after a restart, want 89", n)
 	}
 	// The loss was reported after the snapshot, so it is not reported again.
 	r.line(2*time.Second, "error on another")
@@ -367,8 +368,57 @@ func TestLostToRateLimitAcrossRestart(t *testing.T) {
 	again.replay(r, before)
 	again.e.Restarted(at(12 * time.Second))
 	again.release(30 * time.Second)
-	if n := lost(again); n != 91 {
-		t.Errorf("%d reported lost before and after a restart, want 91", n)
+	if n := lost(again); n != 90 {
+		t.Errorf("%d reported lost before and after a restart, want 90", n)
+	}
+}
+
+// A source saves its position while a flood lasts, so lost lines are not read again. A kill at any
+// time does not hide the loss: it is recorded at once, and then every few seconds.
+func TestLostToRateLimitBeforeAKill(t *testing.T) {
+	set := ruleSet(t, strings.ReplaceAll(limitedRules, "clearAfter: 5m", "clearAfter: 1m"))
+	r := &recorder{e: detector.NewEngine(set)}
+	r.e.Observe(source("log/app", true), at(0))
+	losses := func() (n int) {
+		for _, ev := range r.recorded {
+			if ev.Lost != nil {
+				n++
+			}
+		}
+		return n
+	}
+	for i := range 1200 { // two minutes
+		d := time.Duration(i) * 100 * time.Millisecond
+		r.line(d, fmt.Sprint("error on sd", i))
+		if i%50 == 49 {
+			r.release(d)
+		}
+		if i == 20 || i == 1199 {
+			killed := &recorder{e: detector.NewEngine(set)}
+			killed.replay(r, 0)
+			killed.e.Restarted(at(d))
+			killed.e.Observe(source("log/app", true), at(d))
+			killed.e.Tick(at(d + 2*time.Minute)) // problems have ended
+			if have := conditionOf(killed.e); i == 20 && losses() != 1 || !strings.HasPrefix(have, "Unknown SourceLossy") {
+				t.Errorf("after %s: %d losses recorded; Sick is %s, want Unknown", d, losses(), have)
+			}
+		}
+	}
+	if n := losses(); n > 1+120/5 {
+		t.Errorf("%d losses recorded in two minutes, want one in five seconds at most", n)
+	}
+	// A source that is not tracked makes no condition Unknown, so its loss can wait.
+	for i := range detector.MaxStems {
+		r.e.Observe(source(fmt.Sprint("log/", i), true), at(3*time.Minute))
+	}
+	before := losses()
+	for i := range 100 {
+		ev := appLine(2000+i, 3*time.Minute, fmt.Sprint("error on sde", i))
+		ev.Source = "log/one-too-many"
+		r.take(ev, 3*time.Minute)
+	}
+	if n := losses() - before; n != 0 {
+		t.Errorf("%d losses of a source that is not tracked recorded at once", n)
 	}
 }
 

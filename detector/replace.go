@@ -50,6 +50,9 @@ func (e *Engine) Replace(rules *RuleSet, now event.Moment) []problem.Transition 
 	}
 	e.followAll()
 	for _, en := range e.entries() {
+		if en.p.State == problem.Firing && !en.rule.Temporary() && e.blindTo(en.rule.Rule) {
+			en.QuietFrom = now.Boot // the rule that watches it now may be new
+		}
 		e.arm(en)
 	}
 	for _, c := range e.conditions {
@@ -64,6 +67,9 @@ func (e *Engine) adopt(en *entry, r *ruleState) {
 	en.rule = r
 	if en.reporter != nil {
 		en.reporter = e.byName[en.reporter.Name]
+	}
+	if en.reporter == nil { // that rule is gone
+		en.reporter = r
 	}
 	r.series.entries[en.p.Group] = en
 	switch en.p.State {

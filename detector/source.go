@@ -51,6 +51,10 @@ func (e *Engine) sourceChanged(d *event.SourceData, now time.Duration) {
 	if d == nil {
 		return
 	}
+	before := make([][]*Rule, len(e.series))
+	for i, s := range e.series {
+		before[i] = e.watching(s)
+	}
 	st := e.stem(d.Stem)
 	st.Known, st.Up, st.Kernel, st.Reason = true, d.Up, d.Kernel, reasonText(d.Reason)
 	e.absencesOf(d.Stem, st, false, now)
@@ -60,6 +64,44 @@ func (e *Engine) sourceChanged(d *event.SourceData, now time.Duration) {
 		if ofSignal := signal != nil && signal.looksAt(d.Stem, st); ofSignal || en.rule.looksAt(d.Stem, st) {
 			missed := e.needs(en.rule.Rule, d.Stem, st) || ofSignal && e.needs(signal, d.Stem, st)
 			e.sourceOf(en, ofSignal, missed, d.Up, now)
+		}
+	}
+	for i, s := range e.series {
+		e.takenOver(s, before[i], now)
+	}
+}
+
+// watching returns the rules that would report a further event of a permanent problem of the series.
+// It is nil if the series has none.
+func (e *Engine) watching(s *series) (out []*Rule) {
+	if s.condition == nil || s.firing == 0 {
+		return nil
+	}
+	for _, r := range s.rules {
+		if !r.awaits() && !e.standsBack(r) && e.sees(r) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// watches reports whether the rule, which is of the problem's series, would report its events in the
+// same group.
+func (en *entry) watches(r *Rule) bool { return len(r.GroupBy) == len(en.rule.GroupBy) }
+
+// takenOver restarts the quiet time of problems that are watched, but by none of the rules that
+// watched them before.
+func (e *Engine) takenOver(s *series, before []*Rule, now time.Duration) {
+	after := e.watching(s)
+	if slices.Equal(before, after) {
+		return
+	}
+	for _, en := range s.entries {
+		watched := slices.ContainsFunc(after, en.watches)
+		still := slices.ContainsFunc(after, func(r *Rule) bool { return en.watches(r) && slices.Contains(before, r) })
+		if en.p.State == problem.Firing && watched && !still {
+			en.QuietFrom = now
+			e.arm(en)
 		}
 	}
 }

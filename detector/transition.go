@@ -231,11 +231,14 @@ func (e *Engine) deadline(en *entry) (time.Duration, bool) {
 }
 
 // quiet returns when the problem has been quiet for its clearAfter. It returns false if quiet
-// can't end the problem: while a permanent problem lacks its sources, and while a level signal
-// lasts, which is reported once however often logs repeat it.
+// can't end the problem: while a permanent problem lacks its sources and no other rule watches it,
+// and while a level signal lasts, which is reported once however often logs repeat it.
 func (e *Engine) quiet(en *entry) (time.Duration, bool) {
 	r := en.rule
-	if r.ClearAfter == 0 || r.Latched || !r.Temporary() && e.blindTo(r.Rule) {
+	if r.ClearAfter == 0 || r.Latched {
+		return 0, false
+	}
+	if !r.Temporary() && e.blindTo(r.Rule) && !slices.ContainsFunc(e.watching(r.series), en.watches) {
 		return 0, false
 	}
 	if s := en.signal(); s != nil && s.ClearAfter == 0 {

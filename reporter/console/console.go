@@ -17,9 +17,21 @@ type Writer interface {
 	Write(journal.Entry) error
 	// Diagnosis writes a Diagnosis that has ended.
 	Diagnosis(now time.Time, d *Diagnosis) error
-	// Flush writes out what was buffered since the last call.
+	// Flush writes out what was buffered since the last call. Its errors are of the type *FlushError.
 	Flush() error
 }
+
+// FlushError is an error of [Writer.Flush].
+type FlushError struct {
+	Lines int // not written, or in part
+	Err   error
+}
+
+// Error implements error.
+func (e *FlushError) Error() string { return fmt.Sprintf("write %d lines: %v", e.Lines, e.Err) }
+
+// Unwrap returns the error of the write.
+func (e *FlushError) Unwrap() error { return e.Err }
 
 // lines buffers lines until Flush writes them to w.
 type lines struct {
@@ -32,8 +44,8 @@ func (l *lines) Flush() error {
 		return nil
 	}
 	defer l.buf.Reset() // also after an error: writing the rest of a line later would not repair it
-	if _, err := l.w.Write(l.buf.Bytes()); err != nil {
-		return fmt.Errorf("write line: %w", err)
+	if n, err := l.w.Write(l.buf.Bytes()); err != nil {
+		return &FlushError{bytes.Count(l.buf.Bytes()[n:], []byte{'\n'}), err}
 	}
 	return nil
 }

@@ -144,3 +144,24 @@ func TestWriteErrorsAreReturned(t *testing.T) {
 		}
 	}
 }
+
+// short takes only the first bytes of each write.
+type short int
+
+func (s short) Write(b []byte) (int, error) { return min(int(s), len(b)), errBroken }
+
+// Lines that were written in part are lost, complete ones are not.
+func TestWriteErrorsCountLines(t *testing.T) {
+	e := kill(1)
+	e.Line = []byte("12345\n")
+	for taken, want := range map[short]int{0: 3, 5: 3, 6: 2, 17: 1} {
+		w := NewJSON(taken)
+		err := errors.Join(w.Write(e), w.Write(e), w.Write(e))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if failed, ok := errors.AsType[*FlushError](w.Flush()); !ok || failed.Lines != want {
+			t.Errorf("%d bytes taken: %+v, want %d lines", taken, failed, want)
+		}
+	}
+}

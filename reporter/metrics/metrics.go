@@ -216,8 +216,8 @@ func (m *Metrics) Rules(evalErrors, overflow, limited map[string]uint64) {
 // Roomless sets how many events came from sources beyond the limit of sources.
 func (m *Metrics) Roomless(n uint64) { m.roomless.Set(float64(n)) }
 
-// OutputError counts a line that could not be written.
-func (m *Metrics) OutputError() { m.outputError.Inc() }
+// OutputErrors counts lines that could not be written.
+func (m *Metrics) OutputErrors(lines int) { m.outputError.Add(float64(lines)) }
 
 func boolean(b bool) float64 {
 	if b {

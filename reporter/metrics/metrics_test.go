@@ -30,7 +30,7 @@ func TestMetrics(t *testing.T) {
 	m.Firing([]problem.Problem{{Rule: "a", Reason: "A", Severity: problem.Info}, {Rule: "a", Reason: "A", Severity: problem.Info, Subject: "sda"}})
 	m.Firing([]problem.Problem{{Rule: "b", Reason: "B", Severity: problem.Critical, Subject: "pod shop/web-1"}}) // a no longer fires
 	m.Rules(map[string]uint64{"a": 3}, map[string]uint64{"b": 4}, map[string]uint64{"c": 5})
-	m.OutputError()
+	m.OutputErrors(1)
 	if losses := m.Losses(); len(losses) != 1 || losses[0] != (Loss{"diskio", "ring-full", 5}) {
 		t.Errorf("losses %v", losses)
 	}

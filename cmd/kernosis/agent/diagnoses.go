@@ -172,7 +172,7 @@ func (a *pipeline) diagnosed(e *worker.Ended) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.out.Diagnosis(time.Now(), diagnosisLine(e)); err != nil {
-		a.metrics.OutputError()
+		a.metrics.OutputErrors(1)
 	}
 	a.flushEntries()
 	a.page.Changed()

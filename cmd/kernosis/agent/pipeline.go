@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -258,7 +259,7 @@ func (a *pipeline) record(e journal.Entry) {
 	a.noteLoss(err)
 	a.cluster.add(e)
 	if err := a.out.Write(e); err != nil {
-		a.metrics.OutputError()
+		a.metrics.OutputErrors(1)
 	}
 	if len(e.Transitions) > 0 {
 		a.unreported++
@@ -274,8 +275,8 @@ func (a *pipeline) flushEntries() {
 		a.page.Changed()
 	}
 	a.cluster.flush(a.journal.Seq(), a.engine.Conditions)
-	if err := a.out.Flush(); err != nil {
-		a.metrics.OutputError()
+	if failed, ok := errors.AsType[*console.FlushError](a.out.Flush()); ok {
+		a.metrics.OutputErrors(failed.Lines)
 	}
 }
 

@@ -2,11 +2,14 @@ package agent
 
 import (
 	"bytes"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
@@ -141,5 +144,33 @@ func TestLostEntriesAreLoggedOnce(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "journal entries may be lost"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, log)
+	}
+}
+
+// A pipe without a reader loses all lines since the latest flush.
+func TestOutputErrorsCountLines(t *testing.T) {
+	a, _ := restored(t, t.TempDir())
+	a.settle()
+	reader, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a.out = console.NewJSON(w)
+	for range 3 {
+		a.take(killedEvent())
+	}
+	a.settle()
+	a.observe(killedEvent())
+	const want = `
+# HELP kernosis_output_errors_total Lines that could not be written to the standard output.
+# TYPE kernosis_output_errors_total counter
+kernosis_output_errors_total 4
+`
+	if err := testutil.GatherAndCompare(a.metrics.Registry, strings.NewReader(want), "kernosis_output_errors_total"); err != nil {
+		t.Error(err)
 	}
 }
