@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
+	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/reporter/kube/liveness"
 )
 
 // cached returns an object as the manager's cache keeps it.
@@ -27,6 +30,38 @@ func cached[T client.Object](t *testing.T, kinds map[client.Object]cache.ByObjec
 	}
 	t.Fatalf("the cache has no %T", o)
 	return o
+}
+
+// Marks of acts in force are not stale in the cache: otherwise the live node is read at each change.
+func TestMarksOfACachedNode(t *testing.T) {
+	kinds, err := (&liveness.Config{Namespace: "system"}).ByObject()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"example.org/note": "x"}}}
+	acts := []policy.Act{
+		{Diagnosis: "d"},
+		{Diagnosis: "d", Taint: &corev1.Taint{Key: "example.org/bad", Effect: corev1.TaintEffectNoSchedule}},
+		{Diagnosis: "d", Kind: policy.KindLabel, Value: &policy.Value{Key: "example.org/state", Value: "bad"}},
+		{Diagnosis: "d", Kind: policy.KindAnnotation, Value: &policy.Value{Key: policy.AllowedAnnotation, Value: "true"}},
+	}
+	for _, a := range acts {
+		if _, err := policy.Do(n, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := cached(t, kinds, n)
+	have, stale, err := policy.Acts(seen)
+	if err != nil || stale || len(have) != len(acts) {
+		t.Errorf("%v, stale: %t, %v", have, stale, err)
+	}
+	if _, kept := seen.Annotations["example.org/note"]; kept {
+		t.Error("others' annotations are kept")
+	}
+	delete(n.Annotations, policy.AllowedAnnotation)
+	if have, stale, err = policy.Acts(cached(t, kinds, n)); err != nil || !stale || len(have) != len(acts)-1 {
+		t.Errorf("somebody has reverted one: %v, stale: %t, %v", have, stale, err)
+	}
 }
 
 // A follow-up has the labels that people gave the first Diagnosis, which the cache lacks.
