@@ -289,7 +289,7 @@ func (r *reconciler) withInputs(ctx context.Context, d *v1alpha1.Diagnosis, depe
 	have = inputs{of: d.UID, results: map[int]*v1alpha1.Result{}}
 	for _, id := range dependences {
 		if res := live.Status.Result(id); res != nil {
-			have.results[id] = res
+			have.results[id] = res.DeepCopy() // not a part of the array of all results
 		}
 	}
 	r.mu.Lock()

@@ -17,6 +17,7 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -108,5 +109,37 @@ func TestAttemptsOfThePodsOfASelector(t *testing.T) {
 	}
 	if !maps.Equal(counts, want) {
 		t.Errorf("%v, want %v", counts, want)
+	}
+}
+
+// A repair that waits keeps the results it depends on, not the others of its Diagnosis, which take up
+// to some 200 KiB.
+func TestInputsOfAWaitingRepair(t *testing.T) {
+	d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "system", UID: "d"}}
+	for id := range int32(3) {
+		d.Status.Results = append(d.Status.Results, v1alpha1.Result{ID: id + 1, Values: map[string]v1alpha1.ResultValue{"a": "b"}})
+	}
+	var read []*v1alpha1.Diagnosis
+	live := clientfake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(d).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+			read = append(read, o.(*v1alpha1.Diagnosis))
+			return c.Get(ctx, key, o)
+		},
+	}).Build()
+	key := client.ObjectKeyFromObject(d)
+	r := &reconciler{live: live, interest: map[types.NamespacedName]interest{key: {waits: true}}, inputs: map[types.NamespacedName]inputs{}}
+	cached := d.DeepCopy()
+	for i := range cached.Status.Results {
+		cached.Status.Results[i].Values = nil
+	}
+	for range 2 {
+		got, err := r.withInputs(t.Context(), cached, []int{2})
+		if err != nil || got.Status.Result(2).Values["a"] != "b" || got.Status.Result(1).Values != nil {
+			t.Fatalf("%v: %+v", err, got.Status.Results)
+		}
+	}
+	kept := r.inputs[key].results
+	if len(read) != 1 || len(kept) != 1 || kept[2] == nil || kept[2] == read[0].Status.Result(2) {
+		t.Errorf("read %d times; kept %v, which must not be part of the %d results read", len(read), kept, len(read[0].Status.Results))
 	}
 }

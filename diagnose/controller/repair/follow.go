@@ -55,21 +55,35 @@ func following(d *v1alpha1.Diagnosis, id int) *v1alpha1.Diagnosis {
 
 // follow returns the follow-up Diagnosis of a repair, and creates it if it does not exist.
 func (l *look) follow(ctx context.Context, last *made) (*v1alpha1.Diagnosis, error) {
-	want, have := following(l.d, last.id), &v1alpha1.Diagnosis{}
-	err := l.client.Get(ctx, client.ObjectKeyFromObject(want), have)
+	have := &v1alpha1.Diagnosis{}
+	err := l.client.Get(ctx, client.ObjectKeyFromObject(following(l.d, last.id)), have)
 	if apierrors.IsNotFound(err) {
-		have = want
-		if err = l.client.Create(ctx, have, client.FieldOwner(lease.Controller)); err == nil {
-			l.config.Log.Info("created a follow-up Diagnosis for a repair", "diagnosis", l.d.Namespace+"/"+l.d.Name, "node", l.d.Spec.NodeName, "operation", last.operation, "follows", have.Name)
-		}
-		if apierrors.IsAlreadyExists(err) {
-			err = l.live.Get(ctx, client.ObjectKeyFromObject(want), have)
-		}
+		have, err = l.createFollowing(ctx, last)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("follow-up diagnosis of %s: %w", last.operation, err)
 	}
 	return have, nil
+}
+
+// createFollowing creates the follow-up Diagnosis of a repair. It copies the labels of the live
+// Diagnosis, because the cached one lacks those that are not Kernosis' own.
+func (l *look) createFollowing(ctx context.Context, last *made) (*v1alpha1.Diagnosis, error) {
+	d := &v1alpha1.Diagnosis{}
+	if err := l.live.Get(ctx, client.ObjectKeyFromObject(l.d), d); apierrors.IsNotFound(err) || err == nil && d.UID != l.d.UID {
+		return nil, errGone
+	} else if err != nil {
+		return nil, err
+	}
+	out := following(d, last.id)
+	err := l.client.Create(ctx, out, client.FieldOwner(lease.Controller))
+	if apierrors.IsAlreadyExists(err) {
+		return out, l.live.Get(ctx, client.ObjectKeyFromObject(out), out)
+	}
+	if err == nil {
+		l.config.Log.Info("created a follow-up Diagnosis for a repair", "diagnosis", l.d.Namespace+"/"+l.d.Name, "node", l.d.Spec.NodeName, "operation", last.operation, "follows", out.Name)
+	}
+	return out, err
 }
 
 // cancelFollowing cancels the Diagnoses that follow a cancelled one, even ended ones: they cancel

@@ -66,6 +66,9 @@ const (
 	// seenEvery is the shortest interval between writes that an alert lasts, if only other
 	// Diagnoses depend on it: those of a targetSelector, and follow-ups.
 	seenEvery = 30 * time.Second
+	// waitingEvery is that interval while no repair was made: one that waits accepts what was seen
+	// an hour ago.
+	waitingEvery = 10 * time.Minute
 	// together is how close two notifications of the same alert are if the second has nothing new:
 	// they come from two Alertmanagers or two Prometheus servers.
 	together = time.Second
@@ -134,15 +137,18 @@ func problemOf(d *v1alpha1.Diagnosis, t *trigger.Reported, now time.Time) *v1alp
 // depends reports whether something depends on whether the alert of a Diagnosis lasts, because a
 // repair may wait or must be verified. every is the shortest useful interval between writes.
 func depends(d *v1alpha1.Diagnosis, now time.Time) (every time.Duration, yes bool) {
+	end := d.Status.CompletionTime
+	allowed := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionRemediationAllowed)
 	verified := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
-	switch end := d.Status.CompletionTime; {
-	case end == nil && d.Spec.TargetSelector == nil:
-		return together, true
+	switch {
 	case end != nil && now.Sub(end.Time) > seenFor:
 		return 0, false
 	case d.Spec.TargetSelector != nil, verified != nil && verified.Status == metav1.ConditionFalse:
 		return seenEvery, true
+	case verified != nil && verified.Status == metav1.ConditionUnknown && verified.Reason != v1alpha1.ReasonMoot,
+		end == nil && allowed != nil && allowed.Reason == v1alpha1.ReasonProblemUnknown:
+		return together, true
 	default:
-		return together, verified != nil && verified.Status == metav1.ConditionUnknown && verified.Reason != v1alpha1.ReasonMoot
+		return waitingEvery, end == nil
 	}
 }

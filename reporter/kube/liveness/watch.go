@@ -2,6 +2,8 @@ package liveness
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,8 +22,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// trimNode keeps a Node's names, labels, conditions, whether it accepts pods, and our own
-// annotations: some 4 KiB instead of 20. The manager's other controllers use it too.
+// trimNode keeps a Node's names, labels, conditions, whether it accepts pods, our own annotations
+// and those that repairs set: some 4 KiB instead of 20. The manager's other controllers use it too.
 func trimNode(object any) (any, error) {
 	n, ok := object.(*corev1.Node)
 	if !ok {
@@ -31,8 +33,9 @@ func trimNode(object any) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels},
 		Spec:       corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints},
 	}
+	set := setByRepairs(n)
 	for key, value := range n.Annotations {
-		if strings.HasPrefix(key, ownAnnotations) {
+		if strings.HasPrefix(key, ownAnnotations) || slices.Contains(set, key) {
 			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value)
 		}
 	}
@@ -46,7 +49,29 @@ func trimNode(object any) (any, error) {
 	return out, nil
 }
 
-const ownAnnotations = "kernosis.io/"
+const (
+	ownAnnotations = "kernosis.io/"
+	// acts is the annotation in which package diagnose/policy lists what repairs have done to a node.
+	acts = ownAnnotations + "acts"
+)
+
+// setByRepairs returns the keys of the labels and annotations that repairs have set. Without their
+// values the acts would seem reverted.
+func setByRepairs(n *corev1.Node) []string {
+	var list []struct {
+		Value struct {
+			Key string `json:"key"`
+		} `json:"value"`
+	}
+	if json.Unmarshal([]byte(n.Annotations[acts]), &list) != nil {
+		return nil // none, or of a newer version
+	}
+	var keys []string
+	for i := range list {
+		keys = append(keys, list[i].Value.Key)
+	}
+	return keys
+}
 
 func trimPod(object any) (any, error) {
 	p, ok := object.(*corev1.Pod)
