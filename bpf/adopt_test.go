@@ -93,26 +93,27 @@ func TestAdoptedLinksAreOnTheRoot(t *testing.T) {
 	}
 }
 
-// unpin removes a pin. The kernel detaches a link some milliseconds after its last pin is gone.
+// unpin removes a pin. The kernel detaches a link some milliseconds after its last pin is gone: it
+// frees the link's ID, detaches, and then frees the program's.
 func unpin(t *testing.T, path string) {
 	t.Helper()
-	var id link.ID
+	var program ebpf.ProgramID
 	if lk, err := link.LoadPinnedLink(path, nil); err == nil {
 		info, err := lk.Info()
 		if err != nil {
 			t.Fatal(err)
 		}
-		id = info.ID
+		program = info.Program
 		lk.Close()
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if id != 0 {
+	if program != 0 {
 		await.Until(t, "detached", 5*time.Second, func() bool {
-			lk, err := link.NewFromID(id)
+			p, err := ebpf.NewProgramFromID(program)
 			if err == nil {
-				lk.Close()
+				p.Close()
 			}
 			return errors.Is(err, os.ErrNotExist)
 		})
