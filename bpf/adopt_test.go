@@ -93,27 +93,26 @@ func TestAdoptedLinksAreOnTheRoot(t *testing.T) {
 	}
 }
 
-// unpin removes a pin. The kernel detaches a link some milliseconds after its last pin is gone: it
-// frees the link's ID, detaches, and then frees the program's.
+// unpin removes a pin. The kernel detaches a link some milliseconds after its last pin is gone.
 func unpin(t *testing.T, path string) {
 	t.Helper()
-	var program ebpf.ProgramID
+	var id link.ID
 	if lk, err := link.LoadPinnedLink(path, nil); err == nil {
 		info, err := lk.Info()
 		if err != nil {
 			t.Fatal(err)
 		}
-		program = info.Program
+		id = info.ID
 		lk.Close()
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if program != 0 {
+	if id != 0 {
 		await.Until(t, "detached", 5*time.Second, func() bool {
-			p, err := ebpf.NewProgramFromID(program)
+			lk, err := link.NewFromID(id)
 			if err == nil {
-				p.Close()
+				lk.Close()
 			}
 			return errors.Is(err, os.ErrNotExist)
 		})
