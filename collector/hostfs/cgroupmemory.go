@@ -182,7 +182,8 @@ func (f FS) MemoryCgroup(l CgroupLayout, pid int) (string, error) {
 }
 
 // CgroupProcs returns the processes in a memory cgroup and its descendants, at most limit of them;
-// more reports whether there are others.
+// more reports whether there are others, perhaps only ones that have no number here: cgroup v2 shows
+// processes of other PID namespaces as 0.
 func (f FS) CgroupProcs(l CgroupLayout, cgroup string, limit int) (pids []int, more bool, err error) {
 	dir, _, err := l.dir("memory", cgroup)
 	if err != nil {
@@ -200,7 +201,8 @@ func (f FS) CgroupProcs(l CgroupLayout, cgroup string, limit int) (pids []int, m
 		}
 		for line := range strings.Lines(s) {
 			pid, err := strconv.Atoi(strings.TrimSpace(line))
-			if err != nil || pid <= 0 { // 0: in another pid namespace
+			if err != nil || pid <= 0 {
+				more = more || err == nil
 				continue
 			}
 			if len(pids) == limit {

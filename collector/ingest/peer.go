@@ -62,16 +62,13 @@ func (p *peers) of(conn *net.UnixConn) (Peer, error) {
 		return Peer{}, err
 	}
 	var cred *unix.Ucred
-	var credErr error
+	var credErr, pidfdErr error
 	pidfd := -1
 	if err := raw.Control(func(fd uintptr) {
 		if cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); credErr != nil {
 			return
 		}
-		// On kernels since 6.5, a pidfd detects that the process number was reused.
-		if n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD); err == nil {
-			pidfd = n
-		}
+		pidfd, pidfdErr = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
 	}); err != nil {
 		return Peer{}, err
 	}
@@ -79,13 +76,23 @@ func (p *peers) of(conn *net.UnixConn) (Peer, error) {
 		return Peer{}, fmt.Errorf("peer credentials: %w", credErr)
 	}
 	peer := Peer{UID: cred.Uid, Foreign: p.foreign(int(cred.Pid))}
-	if pidfd >= 0 {
-		if peer.Foreign == "" && unix.PidfdSendSignal(pidfd, 0, nil, 0) == unix.ESRCH {
-			peer.Foreign = "its process has ended"
-		}
-		_ = unix.Close(pidfd)
+	if pidfdErr == nil {
+		defer unix.Close(pidfd)
+	}
+	if peer.Foreign == "" && ended(pidfd, pidfdErr) {
+		peer.Foreign = "its process has ended"
 	}
 	return peer, nil
+}
+
+// ended reports whether a peer's process has ended, so that its number may be another's. It takes
+// the result of SO_PEERPIDFD, which kernels have since 6.5.
+func ended(pidfd int, err error) bool {
+	if err != nil {
+		// Up to 6.15 there is no pidfd of a process that was reaped: EINVAL or ESRCH.
+		return !errors.Is(err, unix.ENOPROTOOPT)
+	}
+	return unix.PidfdSendSignal(pidfd, 0, nil, 0) == unix.ESRCH
 }
 
 func (p *peers) foreign(pid int) string {

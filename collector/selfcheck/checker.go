@@ -18,9 +18,11 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
@@ -73,12 +75,21 @@ type Log struct {
 type Checker struct {
 	cfg Config
 	fs  hostfs.FS
+
+	opens      []bounded.Calls // of each log
+	hangsAfter time.Duration
 }
 
-// New returns a Checker that has not checked anything yet.
-func New(cfg Config) *Checker { return &Checker{cfg: cfg, fs: hostfs.New(cfg.HostRoot)} }
+// hangsAfter is how long the trial of a log may take: as long as a busy disk may need.
+const hangsAfter = 5 * time.Second
 
-// Look returns what is missing, in a stable order. It takes some milliseconds.
+// New returns a Checker that has not checked anything yet.
+func New(cfg Config) *Checker {
+	return &Checker{cfg: cfg, fs: hostfs.New(cfg.HostRoot), opens: make([]bounded.Calls, len(cfg.Logs)), hangsAfter: hangsAfter}
+}
+
+// Look returns what is missing, in a stable order. It takes some milliseconds, and the first time
+// some seconds for each log that does not answer.
 func (c *Checker) Look() []Lack {
 	// The rights of this process are read each time, because it may drop some while it runs.
 	caps, capsErr := hostfs.New("").EffectiveCaps()
@@ -102,8 +113,8 @@ func (c *Checker) Look() []Lack {
 		add(c.namespaces())
 	}
 	add(c.symbols(have), c.cgroups())
-	for _, l := range c.cfg.Logs {
-		add(c.log(l, have))
+	for i := range c.cfg.Logs {
+		add(c.logInTime(i, have))
 	}
 	add(c.state(), c.reports(), c.runtime(), c.pods())
 	if c.cfg.Diagnose {

@@ -93,7 +93,7 @@ type Stats struct {
 	Polls      uint64
 	PollErrors uint64
 	Asked      uint64 // requests for kubelet's Events
-	Unasked    uint64 // requests not made because of the rate limit
+	Unasked    uint64 // requests not made because of the rate limit, or because one had just failed
 	Targets    int
 	Unwatched  int // network probes whose address can't be watched
 }
@@ -119,7 +119,7 @@ func (o *Observer) export(to probe.Exporter) {
 	polls(float64(s.Polls-min(s.Polls, s.PollErrors)), "answered")
 	polls(float64(s.PollErrors), "failed")
 	asks := metric(prometheus.CounterValue, "kernosis_probe_event_lists_total",
-		"Requests to the API server for kubelet's Events on a pod, by outcome; skipped: not sent, to limit load.", "outcome")
+		"Requests to the API server for kubelet's Events on a pod, by outcome; skipped: not sent, to limit load or because one had just failed.", "outcome")
 	asks(float64(s.Asked), "asked")
 	asks(float64(s.Unasked), "skipped")
 	places := metric(prometheus.GaugeValue, "kernosis_probe_places",

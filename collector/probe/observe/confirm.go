@@ -89,11 +89,12 @@ func (o *Observer) confirm(ctx context.Context, now time.Time) {
 		counts = nil
 	}
 	words := map[string][]Unhealthy{} // by pod, each asked once
+	failed := false                   // a request did: each may take its whole timeout, so that no other follows
 	for i := range list {
 		m := &list[i]
 		said, asked := words[m.key.PodUID]
 		if !asked {
-			said = o.ask(ctx, m, now)
+			said, failed = o.ask(ctx, m, now, failed)
 			words[m.key.PodUID] = said
 		}
 		out := o.unseen(m, said, counts, now)
@@ -134,27 +135,28 @@ func (o *Observer) count(m *missed, out probe.Outcome) {
 	}
 }
 
-// ask returns kubelet's Events about a pod's probes, or nil if they can't be requested now.
-func (o *Observer) ask(ctx context.Context, m *missed, now time.Time) []Unhealthy {
+// ask returns kubelet's Events about a pod's probes, or nil if they can't be requested now. failed:
+// a request failed, this one or one before.
+func (o *Observer) ask(ctx context.Context, m *missed, now time.Time, failedBefore bool) (said []Unhealthy, failed bool) {
 	if o.cfg.Words == nil {
-		return nil
+		return nil, false
 	}
-	if !o.words.AllowN(now, 1) {
+	if failedBefore || !o.words.AllowN(now, 1) {
 		o.mu.Lock()
 		o.stats.Unasked++
 		o.mu.Unlock()
-		return nil
+		return nil, failedBefore
 	}
-	ctx, cancel := context.WithTimeout(ctx, askFor)
+	asked, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
-	said, err := o.cfg.Words.Unhealthy(ctx, m.pod.Namespace, m.key.PodUID)
+	said, err := o.cfg.Words.Unhealthy(asked, m.pod.Namespace, m.key.PodUID)
 	o.mu.Lock()
 	o.stats.Asked++
 	o.mu.Unlock()
 	if ctx.Err() == nil {
 		o.logState(PartEvents, err)
 	}
-	return said
+	return said, err != nil
 }
 
 // unseen returns the outcome for a failure that no socket has shown.

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/vitals"
 )
@@ -57,4 +58,49 @@ func TestFirstListIsWhole(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What kubelet had counted before the Observer knew all pods is not a new failure of any of them.
+func TestFirstCountsAreOfAllPods(t *testing.T) {
+	fs := node(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, counts: map[string]*Count{}, results: map[probe.Key]Results{}}
+		w.manager = probe.New(probe.Config{Start: time.Now().Add(-time.Hour), Report: func(ev *event.Event) {
+			w.change(func() { w.events = append(w.events, ev.Clone()) })
+		}})
+		o := New(Config{Manager: w.manager, Sockets: w, Kubelet: w, FS: fs, Vitals: vitals.New(fs), State: func(string, error) {}, Comms: []string{"kubelet"}})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 2)
+		go func() { done <- w.manager.Run(ctx) }()
+		go func() { done <- o.Run(ctx) }()
+		add := func(uid string) {
+			w.change(func() {
+				w.results[probe.Key{PodUID: uid, Container: "app", Kind: probe.Liveness}] = Results{Failed: 40}
+			})
+			w.manager.AddPod(&probe.Pod{UID: uid, Name: uid, Containers: []probe.Container{{
+				Name: "app", ID: "containerd://" + uid, State: probe.Running, StartedAt: time.Now().Add(-time.Hour), Started: true,
+				Liveness: &probe.Spec{Handler: probe.Exec, Timeout: time.Second, Period: 10 * time.Second, SuccessThreshold: 1, FailureThreshold: 3},
+			}}})
+			o.Changed()
+			time.Sleep(time.Minute)
+		}
+		add("u1")
+		add("u2")
+		w.change(func() {
+			if w.asked != 0 {
+				t.Errorf("kubelet was polled %d times before all pods were known", w.asked)
+			}
+		})
+		o.Listed()
+		time.Sleep(time.Minute)
+		w.wantReported()
+		w.change(func() {
+			w.results[probe.Key{PodUID: "u2", Container: "app", Kind: probe.Liveness}] = Results{Failed: 41}
+		})
+		time.Sleep(15 * time.Second)
+		w.wantReported("liveness exec-failed 1/3")
+		cancel()
+		<-done
+		<-done
+	})
 }

@@ -19,7 +19,7 @@ type Observer struct {
 	cfg  Config
 	wake chan struct{} // pods have changed, or something waits
 	pods atomic.Bool   // pods have changed
-	all  atomic.Bool   // all pods are known
+	all  atomic.Bool   // the Manager has all pods
 
 	mu      sync.Mutex
 	index   *index
@@ -41,6 +41,7 @@ type Observer struct {
 	kubelet kubelets
 	state   map[string]string // of each part, as last reported
 	stale   bool              // the targets in use are not those of the index
+	listed  bool              // the index has all pods
 	words   *rate.Limiter     // limits requests to the API server
 }
 
@@ -72,8 +73,8 @@ func (o *Observer) Changed() {
 	o.poke()
 }
 
-// Listed must be called once the Manager has all pods of the node. Until then the Observer sets
-// no targets, and an earlier run's targets stay. It does not block.
+// Listed must be called once the Manager has all pods of the node. Until then the Observer reads no
+// counts of kubelet and sets no targets, and an earlier run's targets stay. It does not block.
 func (o *Observer) Listed() {
 	o.all.Store(true)
 	o.Changed()

@@ -110,7 +110,7 @@ func (o *Observer) next(look time.Time) time.Time {
 			sooner(now.Add(lookEvery)) // its success may be overdue
 		}
 	}
-	if o.cfg.Kubelet != nil {
+	if o.cfg.Kubelet != nil && o.listed {
 		sooner(o.pollAt)
 		sooner(later(o.polled.Add(o.pace(now)), now.Add(gather)))
 	}
@@ -134,6 +134,7 @@ func (o *Observer) logState(part string, err error) {
 
 // refresh applies the Manager's pods. It reports whether the set of probes has changed.
 func (o *Observer) refresh(now time.Time) bool {
+	o.listed = o.all.Load() // read before the pods, so that they are all
 	pods := o.cfg.Manager.Pods()
 	o.mu.Lock()
 	next := newIndex(pods, o.index.courses)
@@ -159,7 +160,7 @@ func (o *Observer) watch() {
 		pid = 0
 	}
 	o.cfg.Vitals.Set(containers(x), pid)
-	if !o.all.Load() || len(from) == 0 && len(x.places) > 0 {
+	if !o.listed || len(from) == 0 && len(x.places) > 0 {
 		o.stale = true // targets or namespaces are not known yet: keep the old targets
 		return
 	}
@@ -195,11 +196,12 @@ func (o *Observer) overdue(now time.Time) {
 	}
 }
 
-// poll reads kubelet's counts if that is due.
+// poll reads kubelet's counts if that is due and all pods are known: a probe that is added after the
+// first counts is taken for a new one, and all its failures for new ones.
 func (o *Observer) poll(ctx context.Context, now time.Time) {
 	o.mu.Lock()
 	due := false
-	if o.cfg.Kubelet != nil && len(o.index.courses) > 0 {
+	if o.cfg.Kubelet != nil && o.listed && len(o.index.courses) > 0 {
 		wanted := !now.Before(o.pollAt) || !now.Before(o.polled.Add(o.pace(now)))
 		soonest := o.soonest(now, o.waiting()...)
 		if due = wanted && !now.Before(soonest); wanted && !due {

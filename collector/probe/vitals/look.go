@@ -58,7 +58,7 @@ func (w *Watcher) state(layout hostfs.CgroupLayout, g *groups, end time.Time, f 
 	if frozen, err := w.fs.CgroupFrozen(layout, g.freezer); err == nil {
 		f.Frozen = frozen
 	}
-	pids, _, err := w.fs.CgroupProcs(layout, g.memory, maxProcesses)
+	pids, more, err := w.fs.CgroupProcs(layout, g.memory, maxProcesses)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			f.Ending = "its cgroup is gone"
@@ -66,7 +66,9 @@ func (w *Watcher) state(layout hostfs.CgroupLayout, g *groups, end time.Time, f 
 		return
 	}
 	if f.Processes = len(pids); len(pids) == 0 {
-		f.Ending = "it has no processes left"
+		if !more {
+			f.Ending = "it has no processes left"
+		}
 		return
 	}
 	killed := 0

@@ -143,6 +143,10 @@ func testLookV2(t *testing.T, up string) {
 	if f = w.Look(id, t0.Add(3*time.Minute)); f.Ending != "all of its processes are being killed" {
 		t.Errorf("%+v", f)
 	}
+	write(dir+"/cgroup.procs", "0\n0\n") // as in another PID namespace
+	if f = w.Look(id, t0.Add(3*time.Minute)); f.Ending != "" || f.Processes != 0 {
+		t.Errorf("%+v", f)
+	}
 	write(dir+"/cgroup.procs", "")
 	if f = w.Look(id, t0.Add(3*time.Minute)); f.Ending != "it has no processes left" {
 		t.Errorf("%+v", f)

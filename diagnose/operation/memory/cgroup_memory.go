@@ -85,7 +85,7 @@ func (h host) cgroupMemory(ctx context.Context, call *operation.Call) (operation
 	}
 	h.groupPressure(&g, f)
 	if last.more {
-		f.Note("only %d of its processes were examined", maxGroupProcs)
+		f.Note("only %d of its processes were examined", len(last.procs))
 	}
 	f.Int("processes", int64(len(last.procs)))
 	reportUses(f, "top", last.biggest())
