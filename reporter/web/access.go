@@ -158,9 +158,6 @@ func (a *Access) guard(h http.Handler) http.Handler {
 
 // guardPage lets requests through whose token may get /metrics.
 func (a *Access) guardPage(h http.Handler) http.Handler {
-	if a == nil {
-		return localNames(h)
-	}
 	return a.guardBy(h, "/metrics", bearerOrPassword, bearerChallenge, basicChallenge)
 }
 
@@ -174,8 +171,8 @@ func bearerOrPassword(r *http.Request) (token string, given bool) {
 }
 
 // localNames rejects requests to names other than this machine's own. It prevents DNS rebinding:
-// a site that resolves its name to a loopback address could otherwise read the page through a
-// browser on this machine.
+// a site that resolves its name to a loopback address could otherwise read what is served there through
+// a browser on this machine.
 func localNames(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -183,7 +180,7 @@ func localNames(h http.Handler) http.Handler {
 			host = name
 		}
 		if !Loopback(strings.Trim(host, "[]")) {
-			http.Error(w, "open this page as localhost or 127.0.0.1", http.StatusMisdirectedRequest)
+			http.Error(w, "only served as localhost or 127.0.0.1", http.StatusMisdirectedRequest)
 			return
 		}
 		h.ServeHTTP(w, r)
