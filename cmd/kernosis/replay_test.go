@@ -131,6 +131,8 @@ func TestReplayBadUse(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"absent"}, {"-o", "xml", dump}, {"--format", "x", dump}, {"--boot", "now", dump}, {"--until", "x", dump},
 		{"--until", "-5s", dump}, {"--rules", "absent", dump}, {"--mutes", "absent", dump}, {t.TempDir()}, {"/dev/null"},
+		{"--compare", dump}, {"--compare", "--format", "plain", dump},
+		{"--boot", "2026-01-02T15:04:05Z", "--format", "plain", dump}, {"--boot", "2026-01-02T15:04:05Z", journalFolder(t)},
 	} {
 		if code, out := command(t, append([]string{"replay"}, args...)...); code != output.ExitInput || out != "" {
 			t.Errorf("%v: exit code %d, %q", args, code, out)
