@@ -16,10 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits of a fault's duration and count.
+// Limits of a fault's duration, count and memory.
 const (
 	MaxDuration = 10 * time.Minute
 	MaxCount    = 1000
+	MaxMemory   = 1 << 30 // a child process fills it: the machine itself must not run out of memory
 )
 
 // Env has the settings of a fault's run. The zero value of a field means the default. A duration, count
@@ -163,6 +164,8 @@ func (f *Fault) Run(ctx context.Context, env Env) (Result, error) {
 		return r.Result, fmt.Errorf("inject %s: duration %s, want 0 to %s", f.Name, r.env.Duration, MaxDuration)
 	case r.want < 0 || r.want > MaxCount:
 		return r.Result, fmt.Errorf("inject %s: count %d, want 0 to %d", f.Name, r.want, MaxCount)
+	case r.env.Memory > MaxMemory:
+		return r.Result, fmt.Errorf("inject %s: memory %d, want at most %d bytes (1 GiB)", f.Name, r.env.Memory, MaxMemory)
 	}
 	if err := f.Check(); err != nil {
 		return r.Result, err

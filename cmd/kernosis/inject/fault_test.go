@@ -178,6 +178,7 @@ func TestWrongSettings(t *testing.T) {
 		{"oom", inject.Env{Count: inject.MaxCount + 1}, "count 1001"},
 		{"oom", inject.Env{Duration: -1}, "duration -1ns"},
 		{"oom", inject.Env{Duration: inject.MaxDuration + 1}, "duration 10m"},
+		{"oom", inject.Env{Memory: inject.MaxMemory + 1}, "memory 1073741825, want at most 1073741824 bytes (1 GiB)"},
 		{"hung-task", inject.Env{Count: 1}, "the fault has no count; these have: oom, disk-error, "},
 		{"hung-task-fs", inject.Env{Count: 2}, "has no count"},
 		{"readonly-fs", inject.Env{Count: 2}, "has no count"},
