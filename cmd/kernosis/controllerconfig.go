@@ -99,6 +99,12 @@ func (c *controllerConfig) validate() error {
 	if why := validation.IsDNS1123Label(c.Namespace); len(why) > 0 {
 		wrong("namespace", "%q: %s", c.Namespace, why[0])
 	}
+	if err := config.CheckListen(c.MetricsListen); err != nil {
+		wrong("metrics-listen", "%w", err)
+	}
+	if err := config.CheckListen(c.HealthListen); err != nil {
+		wrong("health-listen", "%w", err)
+	}
 	if s, err := labels.Parse(c.AgentPods); err != nil {
 		wrong("agent-pods", "%w", err)
 	} else if s.Empty() {

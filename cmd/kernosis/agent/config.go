@@ -105,6 +105,9 @@ func Load(fs *pflag.FlagSet, environ []string) (Config, error) {
 func (c *Config) validate() error {
 	var errs []error
 	wrong := func(key, format string, args ...any) { errs = append(errs, c.origins.Errorf(key, format, args...)) }
+	if err := config.CheckListen(c.Listen); err != nil {
+		wrong("listen", "%w", err)
+	}
 	if c.Output != "text" && c.Output != "json" {
 		wrong("output", "%q: want text or json", c.Output)
 	}

@@ -1,8 +1,11 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"strconv"
 
 	"github.com/spf13/pflag"
 
@@ -16,6 +19,18 @@ func ParseLevel(s string) (slog.Level, error) {
 		return l, fmt.Errorf("%q: want one of debug, info, warn, error", s)
 	}
 	return l, nil
+}
+
+// CheckListen returns an error unless address is empty, or an address and port to listen at.
+func CheckListen(address string) error {
+	if address == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if _, wrong := strconv.ParseUint(port, 10, 16); err != nil || errors.Is(wrong, strconv.ErrRange) {
+		return fmt.Errorf("%q: want ADDRESS:PORT, for example 127.0.0.1:20257", address)
+	}
+	return nil
 }
 
 // LogWarnings logs the warnings that [Load] returned.
