@@ -101,6 +101,12 @@ func TestConfigPrintForRun(t *testing.T) {
 	if err != nil || !strings.Contains(out, "listen: 127.0.0.1:20257 # default") || !strings.Contains(out, `report-socket: "" # default`) || !strings.Contains(out, "known: []\n") {
 		t.Errorf("%v\n%s", err, out)
 	}
+	// As in "kernosis run", settings of the agent have no effect, and flags come before the file.
+	out, _, err = printed(t, "kube-api-qps: 0\nexporter.stackdriver: x\njournal-mib: 9\nlog: [kmsg]\n", "--for", "run", "--journal-mib", "7", "--log", "none")
+	if err != nil || strings.Contains(out, "kube-api-qps") || strings.Contains(out, "heartbeat") || strings.Contains(out, "node-name") ||
+		!strings.Contains(out, "journal-mib: 7 # flag --journal-mib\n") || !strings.Contains(out, "# flag --log\nlog: [none]\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
 	if _, _, err := printed(t, "", "--for", "ages"); err == nil {
 		t.Error("--for ages is taken")
 	}
@@ -127,6 +133,7 @@ func TestMistakenConfig(t *testing.T) {
 		"listen's port":    {args: []string{"--listen", ":70000"}, want: []string{`--listen: ":70000": want ADDRESS:PORT`}},
 		"address":          {args: []string{"--address", "[::1]"}, want: []string{`--address: "[::1]": want an address without a port`}},
 		"figures' address": {file: "prometheus-address: 127.0.0.1:20257\n", want: []string{`kernosis.yaml:1: prometheus-address: "127.0.0.1:20257": want an address without a port`}},
+		"agent's of run":   {args: []string{"--for", "run", "--heartbeat", "1m", "--log", "kmgs"}, want: []string{"--heartbeat: is not a flag of kernosis run"}},
 		"no file":          {args: []string{"--config", "/does/not/exist"}, want: []string{"/does/not/exist"}},
 		"node name":        {args: []string{"--hostname-override", "a b"}, want: []string{`--node-name: "a b" is not a valid name of a node`}},
 		"namespace":        {args: []string{"--event-namespace", "A"}, want: []string{`--event-namespace: "A" is not a valid name`}},

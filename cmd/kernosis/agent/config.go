@@ -192,6 +192,9 @@ func (c *Config) nodes(v reflect.Value, doc *yaml.Node) error {
 	for field, value := range v.Fields() {
 		name, inline, _ := strings.Cut(field.Tag.Get("yaml"), ",")
 		if inline == "inline" {
+			if !c.isAgent && (field.Name == "NPD" || field.Name == "Kube") {
+				continue // "kernosis run" ignores these keys
+			}
 			if err := c.nodes(value, doc); err != nil {
 				return err
 			}
