@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/big"
@@ -45,18 +44,6 @@ type AccessConfig struct {
 	API    kubernetes.Interface
 	Counts *Counts
 	Log    *slog.Logger
-}
-
-// Check returns all mistakes in the settings, by their names.
-func (c *AccessConfig) Check() error {
-	var errs []error
-	if (c.CertFile == "") != (c.KeyFile == "") {
-		errs = append(errs, errors.New("metrics-cert-file and metrics-key-file: set both or neither"))
-	}
-	if c.Plain && c.CertFile != "" {
-		errs = append(errs, errors.New("metrics-plain-http: can't be combined with metrics-cert-file"))
-	}
-	return errors.Join(errs...)
 }
 
 // Access controls who may read what is served at addresses that other machines can reach. It is

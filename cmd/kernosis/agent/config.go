@@ -129,10 +129,7 @@ func (c *Config) validate() error {
 	if _, err := config.ParseLevel(c.LogLevel); err != nil {
 		wrong("log-level", "%w", err)
 	}
-	if err := c.Metrics.Access().Check(); err != nil {
-		errs = append(errs, err)
-	}
-	errs = append(errs, c.checkReports(), c.checkServices(), c.Probes.check(c.origins), c.Diagnose.check(c.origins, c.StateDir))
+	errs = append(errs, c.Metrics.Check(c.origins), c.checkReports(), c.checkServices(), c.Probes.check(c.origins), c.Diagnose.check(c.origins, c.StateDir))
 	if c.isAgent {
 		errs = append(errs, c.Kube.check(c.origins), c.NPD.check(c.origins))
 	}

@@ -54,6 +54,22 @@ func MetricsFlags(fs *pflag.FlagSet) {
 	fs.Bool("metrics-plain-http", false, "serve without TLS or authentication to clients that can reach the address")
 }
 
+// Check returns all mistakes in the settings, with the origin of each.
+func (s *Metrics) Check(from Origins) error {
+	var errs []error
+	if (s.CertFile == "") != (s.KeyFile == "") {
+		given := "metrics-cert-file"
+		if s.CertFile == "" {
+			given = "metrics-key-file"
+		}
+		errs = append(errs, from.Errorf(given, "set both metrics-cert-file and metrics-key-file, or neither"))
+	}
+	if s.Plain && s.CertFile != "" {
+		errs = append(errs, from.Errorf("metrics-plain-http", "can't be combined with metrics-cert-file"))
+	}
+	return errors.Join(errs...)
+}
+
 // Access returns the access control of the endpoints.
 func (s *Metrics) Access() *web.AccessConfig {
 	return &web.AccessConfig{CertFile: s.CertFile, KeyFile: s.KeyFile, Plain: s.Plain}
