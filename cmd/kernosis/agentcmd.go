@@ -2,11 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
@@ -76,21 +78,20 @@ of each value too; -o is a setting of the agent.`,
   kernosis config print --for run --as table | grep -v default`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			flags := cmd.Flags()
 			switch of {
 			case "agent":
 			case "run":
-				if err := onlyOfRun(cmd); err != nil {
+				var err error
+				if flags, err = flagsOfRun(flags); err != nil {
 					return err
 				}
 			default:
 				return fmt.Errorf("for: %q: want agent or run", of)
 			}
-			cfg, err := agent.Load(cmd.Flags(), os.Environ())
+			cfg, err := agent.Load(flags, os.Environ())
 			if err != nil {
 				return err
-			}
-			if of == "run" {
-				cfg.DropDefaultServices()
 			}
 			for _, w := range cfg.Warnings() {
 				fmt.Fprintln(cmd.ErrOrStderr(), "kernosis: warning:", w)
@@ -142,18 +143,17 @@ type setting struct {
 	From  string `json:"from"`
 }
 
-// onlyOfRun sets the defaults of "kernosis run" for the flags that have others in "kernosis agent".
-func onlyOfRun(cmd *cobra.Command) error {
+// flagsOfRun returns the flags of "kernosis run" with the values given to "config print".
+func flagsOfRun(given *pflag.FlagSet) (*pflag.FlagSet, error) {
 	run := newRun().Flags()
-	for _, key := range []string{"listen", "report-socket"} {
-		f := cmd.Flags().Lookup(key)
-		if f.Changed {
-			continue
+	var errs []error
+	given.Visit(func(f *pflag.Flag) {
+		switch of := run.Lookup(f.Name); {
+		case of != nil:
+			of.Value, of.Changed = f.Value, true
+		case f.Name != "for" && f.Name != "as":
+			errs = append(errs, fmt.Errorf("--%s: is not a flag of kernosis run", f.Name))
 		}
-		f.DefValue = run.Lookup(key).DefValue
-		if err := f.Value.Set(f.DefValue); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
+	return run, errors.Join(errs...)
 }

@@ -101,6 +101,12 @@ func TestConfigPrintForRun(t *testing.T) {
 	if err != nil || !strings.Contains(out, "listen: 127.0.0.1:20257 # default") || !strings.Contains(out, `report-socket: "" # default`) || !strings.Contains(out, "known: []\n") {
 		t.Errorf("%v\n%s", err, out)
 	}
+	// As in "kernosis run", settings of the agent have no effect, and flags come before the file.
+	out, _, err = printed(t, "kube-api-qps: 0\nexporter.stackdriver: x\njournal-mib: 9\nlog: [kmsg]\n", "--for", "run", "--journal-mib", "7", "--log", "none")
+	if err != nil || strings.Contains(out, "kube-api-qps") || strings.Contains(out, "heartbeat") || strings.Contains(out, "node-name") ||
+		!strings.Contains(out, "journal-mib: 7 # flag --journal-mib\n") || !strings.Contains(out, "# flag --log\nlog: [none]\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
 	if _, _, err := printed(t, "", "--for", "ages"); err == nil {
 		t.Error("--for ages is taken")
 	}
@@ -123,6 +129,14 @@ func TestMistakenConfig(t *testing.T) {
 		"port of env":      {env: [2]string{"KERNOSIS_PORT", "99999"}, want: []string{`KERNOSIS_PORT: "99999", want a whole number up to 65535`}},
 		"target":           {args: []string{"--target", "x"}, want: []string{`--target: "x": want ADDRESS:PORT`}},
 		"no state":         {args: []string{"--state-dir", ""}, want: []string{"--state-dir: must not be empty"}},
+		"listen":           {file: "log: [none]\nlisten: 20257\n", want: []string{`kernosis.yaml:2: listen: "20257": want ADDRESS:PORT, for example 127.0.0.1:20257`}},
+		"listen's port":    {args: []string{"--listen", ":70000"}, want: []string{`--listen: ":70000": want ADDRESS:PORT`}},
+		"address":          {args: []string{"--address", "[::1]"}, want: []string{`--address: "[::1]": want an address without a port`}},
+		"figures' address": {file: "prometheus-address: 127.0.0.1:20257\n", want: []string{`kernosis.yaml:1: prometheus-address: "127.0.0.1:20257": want an address without a port`}},
+		"log":              {file: "state-dir: /a\nlog: [kmgs, file]\n", want: []string{`kernosis.yaml:2: log: unknown source "kmgs", did you mean "kmsg"?`, `kernosis.yaml:2: log: "file": path: is missing`}},
+		"certificate":      {file: "metrics-cert-file: /tls.crt\nmetrics-plain-http: true\n", want: []string{"kernosis.yaml:1: metrics-cert-file: set both metrics-cert-file and metrics-key-file, or neither", "kernosis.yaml:2: metrics-plain-http: can't be combined with metrics-cert-file"}},
+		"key alone":        {args: []string{"--metrics-key-file", "/tls.key"}, want: []string{"--metrics-key-file: set both"}},
+		"agent's of run":   {args: []string{"--for", "run", "--heartbeat", "1m", "--log", "kmgs"}, want: []string{"--heartbeat: is not a flag of kernosis run"}},
 		"no file":          {args: []string{"--config", "/does/not/exist"}, want: []string{"/does/not/exist"}},
 		"node name":        {args: []string{"--hostname-override", "a b"}, want: []string{`--node-name: "a b" is not a valid name of a node`}},
 		"namespace":        {args: []string{"--event-namespace", "A"}, want: []string{`--event-namespace: "A" is not a valid name`}},

@@ -57,6 +57,9 @@ func TestControllerConfiguration(t *testing.T) {
 			return c.PodWait == time.Minute && c.PendingSilent == 2*time.Minute && c.RunningSilent == 3*time.Minute && c.MaxEnded == 5
 		}},
 		"diagnoses' time":  {args: []string{"--running-silent", "-1s"}, mistake: "running-silent: -1s"},
+		"metrics' address": {args: []string{"--config", write("repairs: false\nmetrics-listen: 20258\n")}, mistake: `c.yaml:2: metrics-listen: "20258": want ADDRESS:PORT`},
+		"health's address": {args: []string{"--health-listen", "20259"}, mistake: `--health-listen: "20259": want ADDRESS:PORT`},
+		"metrics and TLS":  {args: []string{"--config", write("metrics-cert-file: c\nmetrics-key-file: k\nmetrics-plain-http: true\n")}, mistake: "c.yaml:3: metrics-plain-http: can't be combined"},
 		"ended diagnoses":  {args: []string{"--max-ended-diagnoses", "0"}, mistake: "max-ended-diagnoses: 0"},
 		"election":         {args: []string{"--leader-elect-lease-duration", "5s"}, mistake: "leader-elect-lease-duration: 5s"},
 		"election's tries": {args: []string{"--leader-elect-retry-period", "9s"}, mistake: "leader-elect-renew-deadline: 10s"},

@@ -99,6 +99,12 @@ func (c *controllerConfig) validate() error {
 	if why := validation.IsDNS1123Label(c.Namespace); len(why) > 0 {
 		wrong("namespace", "%q: %s", c.Namespace, why[0])
 	}
+	if err := config.CheckListen(c.MetricsListen); err != nil {
+		wrong("metrics-listen", "%w", err)
+	}
+	if err := config.CheckListen(c.HealthListen); err != nil {
+		wrong("health-listen", "%w", err)
+	}
 	if s, err := labels.Parse(c.AgentPods); err != nil {
 		wrong("agent-pods", "%w", err)
 	} else if s.Empty() {
@@ -143,7 +149,7 @@ func (c *controllerConfig) validate() error {
 	if _, err := config.ParseLevel(c.LogLevel); err != nil {
 		wrong("log-level", "%w", err)
 	}
-	errs = append(errs, c.Alerts.check(), c.Metrics.Access().Check())
+	errs = append(errs, c.Alerts.check(c.origins), c.Metrics.Check(c.origins))
 	return errors.Join(errs...)
 }
 
@@ -177,19 +183,27 @@ func alertsFlags(fs *pflag.FlagSet) {
 	fs.Bool("alerts-plain-http", false, "receive alerts without TLS, on a loopback address only")
 }
 
-func (c *alertsConfig) check() error {
-	if c.Listen == "" {
-		if c.CertFile != "" || c.KeyFile != "" || c.ClientCAFile != "" || len(c.ClientNames) > 0 || c.PlainHTTP {
-			return errors.New("alerts-listen: must not be empty if other alerts settings are given")
-		}
-		return nil
-	}
+func (c *alertsConfig) check(from config.Origins) error {
 	var errs []error
+	if c.Listen == "" {
+		for _, other := range []struct {
+			key   string
+			given bool
+		}{
+			{"alerts-cert-file", c.CertFile != ""}, {"alerts-key-file", c.KeyFile != ""}, {"alerts-client-ca-file", c.ClientCAFile != ""},
+			{"alerts-client-names", len(c.ClientNames) > 0}, {"alerts-plain-http", c.PlainHTTP},
+		} {
+			if other.given {
+				errs = append(errs, from.Errorf(other.key, "requires alerts-listen"))
+			}
+		}
+		return errors.Join(errs...)
+	}
 	if c.Audience == "" {
-		errs = append(errs, errors.New("alerts-audience: must not be empty"))
+		errs = append(errs, from.Errorf("alerts-audience", "must not be empty"))
 	}
 	server := c.server()
-	return errors.Join(append(errs, server.Check())...)
+	return errors.Join(append(errs, server.Check(from.Errorf))...)
 }
 
 func (c *alertsConfig) server() start.AlertsConfig {

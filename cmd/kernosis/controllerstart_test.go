@@ -23,9 +23,12 @@ import (
 )
 
 func TestAlertsConfiguration(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "c.yaml")
-	if err := os.WriteFile(file, []byte("alerts-listen: 127.0.0.1:20260\nalerts-plain-http: true\n"), 0o600); err != nil {
-		t.Fatal(err)
+	write := func(text string) string {
+		file := filepath.Join(t.TempDir(), "c.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
 	}
 	for name, c := range map[string]struct {
 		args    []string
@@ -33,7 +36,7 @@ func TestAlertsConfiguration(t *testing.T) {
 		check   func(alertsConfig) bool
 	}{
 		"none": {check: func(c alertsConfig) bool { return c.Listen == "" }},
-		"file": {args: []string{"--config", file}, check: func(c alertsConfig) bool {
+		"file": {args: []string{"--config", write("alerts-listen: 127.0.0.1:20260\nalerts-plain-http: true\n")}, check: func(c alertsConfig) bool {
 			return c.Listen == "127.0.0.1:20260" && c.PlainHTTP && c.Audience == "kernosis"
 		}},
 		"certificates": {
@@ -42,7 +45,10 @@ func TestAlertsConfiguration(t *testing.T) {
 		},
 		"without TLS":    {args: []string{"--alerts-listen", ":1", "--alerts-plain-http"}, mistake: "alerts-plain-http: alerts-listen :1: want a loopback address"},
 		"no certificate": {args: []string{"--alerts-listen", ":1"}, mistake: "alerts-listen: requires alerts-cert-file"},
-		"no address":     {args: []string{"--alerts-cert-file", "c"}, mistake: "alerts-listen: must not be empty"},
+		"no address":     {args: []string{"--alerts-cert-file", "c"}, mistake: "--alerts-cert-file: requires alerts-listen"},
+		"key in a file":  {args: []string{"--alerts-listen", ":1", "--config", write("repairs: false\nalerts-key-file: k\n")}, mistake: "c.yaml:2: alerts-key-file: set both alerts-cert-file and alerts-key-file, or neither"},
+		"file's address": {args: []string{"--config", write("alerts-plain-http: true\nalerts-listen: ':1'\n")}, mistake: "c.yaml:1: alerts-plain-http: alerts-listen :1: want a loopback"},
+		"unused in file": {args: []string{"--config", write("\nalerts-client-names: [a]\n")}, mistake: "c.yaml:2: alerts-client-names: requires alerts-listen"},
 		"no audience":    {args: []string{"--alerts-listen", "127.0.0.1:1", "--alerts-plain-http", "--alerts-audience", ""}, mistake: "alerts-audience: must not be empty"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -186,8 +186,8 @@ func (f *replayFlags) run(path string, stdin io.Reader, stdout, stderr io.Writer
 		}
 	}
 	sum, err := r.End()
-	if err == nil && folder && sum.Lines == sum.Bad {
-		return errors.Join(fmt.Errorf("%s: no entry of a journal can be read", path), out.Flush())
+	if err == nil && sum.Lines == sum.Bad && (folder || sum.Lines > 0) { // a recording may be empty, but not a journal's folder
+		return errors.Join(fmt.Errorf("%s: no line can be read as %s", path, sum.Format), out.Flush())
 	}
 	if err == nil {
 		err = w.Summary(&sum)

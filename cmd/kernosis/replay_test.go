@@ -129,12 +129,18 @@ func TestReplayBadUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
+		{"--format", "kmsg", dump}, {"--format", "journal", dump}, {"--format", "journal-export", dump},
 		{}, {"absent"}, {"-o", "xml", dump}, {"--format", "x", dump}, {"--boot", "now", dump}, {"--until", "x", dump},
 		{"--until", "-5s", dump}, {"--rules", "absent", dump}, {"--mutes", "absent", dump}, {t.TempDir()}, {"/dev/null"},
+		{"--compare", dump}, {"--compare", "--format", "plain", dump},
+		{"--boot", "2026-01-02T15:04:05Z", "--format", "plain", dump}, {"--boot", "2026-01-02T15:04:05Z", journalFolder(t)},
 	} {
 		if code, out := command(t, append([]string{"replay"}, args...)...); code != output.ExitInput || out != "" {
 			t.Errorf("%v: exit code %d, %q", args, code, out)
 		}
+	}
+	if code, out := command(t, "replay", "--format", "dmesg", "/dev/null"); code != output.ExitOK || !strings.HasPrefix(out, "0 lines of dmesg") {
+		t.Errorf("an empty dump: exit code %d, %q", code, out)
 	}
 	for _, format := range []string{"", "dmesg"} {
 		code, out := command(t, "replay", "--format", format, "--until", "+1h", dump)

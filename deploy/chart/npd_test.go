@@ -17,18 +17,7 @@ import (
 func TestNodeProblemDetectorsFiles(t *testing.T) {
 	pod := podsOf(t, rendered(t, profiles(t)["npd"]))["kernosis-agent"]
 	agent := pod.Spec.Containers[0]
-	mounted := false
-	for _, m := range agent.VolumeMounts {
-		mounted = mounted || m.Name == "npd" && m.MountPath == "/config" && m.ReadOnly
-	}
-	for _, v := range pod.Spec.Volumes {
-		if v.Name == "npd" && (v.ConfigMap == nil || v.ConfigMap.Name != "node-problem-detector-config" || *v.ConfigMap.DefaultMode&0o111 != 0o111) {
-			t.Errorf("the ConfigMap is mounted as %+v", v.ConfigMap)
-		}
-	}
-	if !mounted {
-		t.Error("its files are not mounted")
-	}
+	checkMounted(t, &pod.Spec, "node-problem-detector-config")
 	if !hasPort(agent.Ports, "status", 20256) {
 		t.Errorf("ports: %+v", agent.Ports)
 	}
@@ -48,6 +37,29 @@ func TestNodeProblemDetectorsFiles(t *testing.T) {
 		// From docker-monitor.json: no shipped rule defines it.
 		return conditionAt(t.Context(), port, "CorruptDockerOverlay2") != ""
 	})
+}
+
+// The files are also mounted if only other settings, such as extraArgs, name them.
+func TestNodeProblemDetectorsFilesAlone(t *testing.T) {
+	pod := podsOf(t, rendered(t, parse(t, "npd: {existingConfigMap: mine}")))["kernosis-agent"]
+	checkMounted(t, &pod.Spec, "mine")
+}
+
+// checkMounted checks that the agent has the files of a ConfigMap, which it may execute.
+func checkMounted(t *testing.T, pod *corev1.PodSpec, configMap string) {
+	t.Helper()
+	mounted := false
+	for _, m := range pod.Containers[0].VolumeMounts {
+		mounted = mounted || m.Name == "npd" && m.MountPath == "/config" && m.ReadOnly
+	}
+	for _, v := range pod.Volumes {
+		if v.Name == "npd" && (v.ConfigMap == nil || v.ConfigMap.Name != configMap || *v.ConfigMap.DefaultMode&0o111 != 0o111) {
+			t.Errorf("the ConfigMap is mounted as %+v", v.ConfigMap)
+		}
+	}
+	if !mounted {
+		t.Error("its files are not mounted")
+	}
 }
 
 func hasPort(ports []corev1.ContainerPort, name string, number int32) bool {

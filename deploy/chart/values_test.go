@@ -198,6 +198,8 @@ func TestWrongValues(t *testing.T) {
 		{"two folders of rules", "{agent: {config: {rules-dir: /rules}}, rules: {mine.yaml: x}}", []string{"agent.config.rules-dir", "by the value rules"}},
 		{"two folders of targets", "{agent: {config: {targets-dir: /targets}}, targets: [{port: 1}]}", []string{"agent.config.targets-dir", "by the value targets"}},
 		{"two certificates", "{agent: {config: {metrics-cert-file: /tls.crt}}, metrics: {certificateSecret: a}}", []string{"agent.config.metrics-cert-file", "metrics.certificateSecret"}},
+		{"a certificate without TLS", "metrics: {certificateSecret: a, plainHTTP: true}", []string{"metrics.certificateSecret, metrics.plainHTTP: want one of them", `metrics.certificateSecret to ""`}},
+		{"tokens without an API server", "agent: {config: {enable-k8s-exporter: false}}", []string{"agent.config.enable-k8s-exporter: false needs metrics.plainHTTP"}},
 		{"a setting's type", "agent: {config: {journal-mib: lots}}", []string{"/agent/config/journal-mib", "integer"}},
 		{"a duration", "agent: {config: {heartbeat: 5 minutes}}", []string{"/agent/config/heartbeat"}},
 		{"log of no plugin", "agent: {config: {logs: [{name: kern}]}}", []string{"/agent/config/logs/0", "plugin"}},

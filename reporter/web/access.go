@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/big"
@@ -45,18 +44,6 @@ type AccessConfig struct {
 	API    kubernetes.Interface
 	Counts *Counts
 	Log    *slog.Logger
-}
-
-// Check returns all mistakes in the settings, by their names.
-func (c *AccessConfig) Check() error {
-	var errs []error
-	if (c.CertFile == "") != (c.KeyFile == "") {
-		errs = append(errs, errors.New("metrics-cert-file and metrics-key-file: set both or neither"))
-	}
-	if c.Plain && c.CertFile != "" {
-		errs = append(errs, errors.New("metrics-plain-http: can't be combined with metrics-cert-file"))
-	}
-	return errors.Join(errs...)
 }
 
 // Access controls who may read what is served at addresses that other machines can reach. It is
@@ -158,9 +145,6 @@ func (a *Access) guard(h http.Handler) http.Handler {
 
 // guardPage lets requests through whose token may get /metrics.
 func (a *Access) guardPage(h http.Handler) http.Handler {
-	if a == nil {
-		return localNames(h)
-	}
 	return a.guardBy(h, "/metrics", bearerOrPassword, bearerChallenge, basicChallenge)
 }
 
@@ -174,8 +158,8 @@ func bearerOrPassword(r *http.Request) (token string, given bool) {
 }
 
 // localNames rejects requests to names other than this machine's own. It prevents DNS rebinding:
-// a site that resolves its name to a loopback address could otherwise read the page through a
-// browser on this machine.
+// a site that resolves its name to a loopback address could otherwise read what is served there through
+// a browser on this machine.
 func localNames(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -183,7 +167,7 @@ func localNames(h http.Handler) http.Handler {
 			host = name
 		}
 		if !Loopback(strings.Trim(host, "[]")) {
-			http.Error(w, "open this page as localhost or 127.0.0.1", http.StatusMisdirectedRequest)
+			http.Error(w, "only served as localhost or 127.0.0.1", http.StatusMisdirectedRequest)
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -132,13 +132,17 @@ func ListenAndServe(ctx context.Context, g *errgroup.Group, log *slog.Logger, ad
 }
 
 // Serve serves on the listener until ctx ends, then gives running requests at most two seconds
-// to finish. It closes the listener. It does not use TLS if access is nil.
+// to finish. It closes the listener. If access is nil it does not use TLS, and serves only requests to
+// this machine's own names.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, access *Access, counts *Counts) error {
 	bounded, err := Bound(l, counts.closed)
 	if err != nil {
 		return err
 	}
 	l = bounded
+	if access == nil {
+		h = localNames(h)
+	}
 	if access != nil && access.tls != nil {
 		l = tls.NewListener(l, access.tls)
 	}

@@ -1,8 +1,10 @@
 package web
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -14,6 +16,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kernosis/kernosis/detector/problem"
 )
 
 func TestHandler(t *testing.T) {
@@ -65,25 +69,67 @@ func TestUnhealthyIsLoggedAgain(t *testing.T) {
 	})
 }
 
-// A page on loopback can be opened on this machine only, and not by a site whose name resolves to
+// What is served on loopback can be read on this machine only, and not by a site whose name resolves to
 // loopback.
-func TestPagesOnLoopback(t *testing.T) {
+func TestNamesOnLoopback(t *testing.T) {
 	fine := func() error { return nil }
 	pages := map[string]http.Handler{"/{$}": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the page") })}
-	h := Handler(prometheus.NewRegistry(), fine, fine, nil, pages, nil)
-	for host, want := range map[string]int{
-		"localhost:20257": http.StatusOK, "127.0.0.1:20257": http.StatusOK, "[::1]:20257": http.StatusOK, "[::1]": http.StatusOK, "localhost": http.StatusOK,
-		"evil.example:20257": http.StatusMisdirectedRequest, "evil.example": http.StatusMisdirectedRequest,
-		"localhost.evil.example": http.StatusMisdirectedRequest, "": http.StatusMisdirectedRequest,
+	for _, server := range []struct {
+		handler http.Handler
+		paths   []string
+	}{
+		{Handler(prometheus.NewRegistry(), fine, fine, nil, pages, nil), []string{"/", "/metrics", "/healthz", "/readyz"}},
+		{StatusHandler(fine, func() []problem.Condition { return nil }, nil), []string{"/conditions", "/healthz", "/debug/pprof/", "/debug/pprof/cmdline"}},
 	} {
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		r.Host = host
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if w.Code != want || strings.Contains(w.Body.String(), "the page") != (want == http.StatusOK) {
-			t.Errorf("%q: %d %q, want %d", host, w.Code, w.Body, want)
+		address := serve(t, server.handler)
+		for host, want := range map[string]int{
+			"localhost:20257": http.StatusOK, "127.0.0.1:20257": http.StatusOK, "[::1]:20257": http.StatusOK, "[::1]": http.StatusOK, "localhost": http.StatusOK,
+			"evil.example:20257": http.StatusMisdirectedRequest, "evil.example": http.StatusMisdirectedRequest,
+			"localhost.evil.example": http.StatusMisdirectedRequest, "": http.StatusMisdirectedRequest,
+		} {
+			for _, path := range server.paths {
+				if code := getAs(t, address, host, path); code != want {
+					t.Errorf("%q %s: %d, want %d", host, path, code, want)
+				}
+			}
 		}
 	}
+}
+
+// serve serves on loopback until the test ends.
+func serve(t *testing.T, h http.Handler) (address string) {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, l, h, nil, NewCounts()) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+// getAs returns the status of the response to a request with that Host header, which may be empty.
+func getAs(t *testing.T, address, host, path string) int {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET %s HTTP/1.0\r\nHost: %s\r\n\r\n", path, host)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.StatusCode
 }
 
 func TestServeEndsWithItsContext(t *testing.T) {

@@ -105,6 +105,9 @@ func Load(fs *pflag.FlagSet, environ []string) (Config, error) {
 func (c *Config) validate() error {
 	var errs []error
 	wrong := func(key, format string, args ...any) { errs = append(errs, c.origins.Errorf(key, format, args...)) }
+	if err := config.CheckListen(c.Listen); err != nil {
+		wrong("listen", "%w", err)
+	}
 	if c.Output != "text" && c.Output != "json" {
 		wrong("output", "%q: want text or json", c.Output)
 	}
@@ -126,10 +129,7 @@ func (c *Config) validate() error {
 	if _, err := config.ParseLevel(c.LogLevel); err != nil {
 		wrong("log-level", "%w", err)
 	}
-	if err := c.Metrics.Access().Check(); err != nil {
-		errs = append(errs, err)
-	}
-	errs = append(errs, c.checkReports(), c.checkServices(), c.Probes.check(c.origins), c.Diagnose.check(c.origins, c.StateDir))
+	errs = append(errs, c.Metrics.Check(c.origins), c.checkReports(), c.checkServices(), c.Probes.check(c.origins), c.Diagnose.check(c.origins, c.StateDir))
 	if c.isAgent {
 		errs = append(errs, c.Kube.check(c.origins), c.NPD.check(c.origins))
 	}
@@ -189,6 +189,9 @@ func (c *Config) nodes(v reflect.Value, doc *yaml.Node) error {
 	for field, value := range v.Fields() {
 		name, inline, _ := strings.Cut(field.Tag.Get("yaml"), ",")
 		if inline == "inline" {
+			if !c.isAgent && (field.Name == "NPD" || field.Name == "Kube") {
+				continue // "kernosis run" ignores these keys
+			}
 			if err := c.nodes(value, doc); err != nil {
 				return err
 			}

@@ -99,18 +99,18 @@ func (c *Config) logs() ([]logsource.Config, error) {
 			if strings.HasPrefix(source.Plugin, "/") {
 				hint = ", did you mean file:" + source.Plugin + "?"
 			}
-			errs = append(errs, fmt.Errorf("log: unknown source %q%s", text, hint))
+			errs = append(errs, c.origins.Errorf("log", "unknown source %q%s", text, hint))
 			continue
 		}
 		add(source, "log "+text, func(field, format string, args ...any) error {
-			return fmt.Errorf("log %q: %s: %w", text, field, fmt.Errorf(format, args...))
+			return c.origins.Errorf("log", "%q: %s: %w", text, field, fmt.Errorf(format, args...))
 		})
 	}
 	if len(out) == 0 && !none {
 		out = []logsource.Config{parseLog(logsource.KMsg), parseLog(logsource.Crash)}
 	}
 	if len(out) > logsource.MaxLogs {
-		errs = append(errs, fmt.Errorf("logs: %d, want at most %d", len(out), logsource.MaxLogs))
+		errs = append(errs, c.origins.Errorf("logs", "%d, want at most %d", len(out), logsource.MaxLogs))
 	}
 	return out, errors.Join(errs...)
 }

@@ -121,9 +121,9 @@ func TestMistakenLogs(t *testing.T) {
 			[]string{"kernosis.yaml:2: logs[0].path: is missing", "kernosis.yaml:4: logs[1].delay: -1s is negative", "kernosis.yaml:5: logs[1].skip: "}},
 		{"name twice", "logs:\n- plugin: kmsg\n- name: kmsg\n  plugin: journald\n", nil, []string{`kernosis.yaml:3: logs[1].name: "kmsg" is already used by`, "kernosis.yaml:2"}},
 		{"expression", "logs:\n- plugin: file\n  path: /x\n  format:\n    timestamp: '('\n    timestampFormat: Jan\n", nil, []string{"kernosis.yaml:2: logs[0].plugin:", "timestamp: error parsing regexp"}},
-		{"flag", "", []string{"--log", "file"}, []string{`log "file": path: is missing`}},
-		{"flag twice", "", []string{"--log", "kmsg,kmsg"}, []string{`log "kmsg": name: "kmsg" is already used by log kmsg`}},
-		{"flag and none of the kind", "", []string{"--log", "dmesg"}, []string{`log: unknown source "dmesg", did you mean "kmsg"?`}},
+		{"flag", "", []string{"--log", "file"}, []string{`--log: "file": path: is missing`}},
+		{"flag twice", "", []string{"--log", "kmsg,kmsg"}, []string{`--log: "kmsg": name: "kmsg" is already used by log kmsg`}},
+		{"flag and none of the kind", "", []string{"--log", "dmesg"}, []string{`--log: unknown source "dmesg", did you mean "kmsg"?`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			logs, err := configured(t, tt.file, tt.args...)

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -68,12 +70,21 @@ func npdFlags(fs *pflag.FlagSet) {
 	fs.String("exporter.stackdriver", "", "`file` of a Stackdriver exporter: not supported")
 }
 
-// check refuses settings that would silently have no effect.
+// check refuses settings that would silently have no effect, and addresses to listen at that are none.
 func (s *NPDSettings) check(from config.Origins) error {
+	var errs []error
 	if s.Stackdriver != "" {
-		return from.Errorf("exporter.stackdriver", "Stackdriver is not supported: scrape /metrics, and remove the flag")
+		errs = append(errs, from.Errorf("exporter.stackdriver", "Stackdriver is not supported: scrape /metrics, and remove the flag"))
 	}
-	return nil
+	for _, at := range []struct {
+		key, host string
+		port      uint16
+	}{{"address", s.Address, s.Port}, {"prometheus-address", s.PrometheusAddress, s.PrometheusPort}} {
+		if _, err := netip.ParseAddr(at.host); err != nil && at.port != 0 && strings.ContainsAny(at.host, ":[]") {
+			errs = append(errs, from.Errorf(at.key, "%q: want an address without a port, for example 127.0.0.1", at.host))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // readNPD reads the files that node-problem-detector's flags name.

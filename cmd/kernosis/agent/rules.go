@@ -29,18 +29,18 @@ func LoadLayers(dir string, layers ...fs.FS) (*detector.RuleSet, error) {
 
 // shippedRules returns the shipped rules, of which those in files whose names, without .yaml, match
 // one of the patterns are in force.
-func shippedRules(patterns []string) (fs.FS, error) {
+func (c *Config) shippedRules() (fs.FS, error) {
 	names, err := fs.Glob(detector.Shipped(), "*.yaml")
 	if err != nil {
 		return nil, err
 	}
 	selected := make(map[string]bool)
-	for _, pattern := range patterns {
+	for _, pattern := range c.ShippedRules {
 		found := false
 		for _, name := range names {
 			ok, err := path.Match(pattern, strings.TrimSuffix(name, ".yaml"))
 			if err != nil {
-				return nil, fmt.Errorf("shipped-rules: %q: %w", pattern, err)
+				return nil, c.origins.Errorf("shipped-rules", "%q: %w", pattern, err)
 			}
 			if !ok {
 				continue
@@ -48,7 +48,7 @@ func shippedRules(patterns []string) (fs.FS, error) {
 			found, selected[name] = true, true
 		}
 		if !found {
-			return nil, fmt.Errorf("shipped-rules: no file of rules matches %q", pattern)
+			return nil, c.origins.Errorf("shipped-rules", "no file of rules matches %q", pattern)
 		}
 	}
 	return detector.Selection{FS: detector.Shipped(), Selected: func(file string) bool { return selected[file] }}, nil
@@ -102,7 +102,7 @@ func reloadRules(a *pipeline, cfg Config, mutes *muteFile) error {
 // node-problem-detector's files, those of problem daemons and services, the operator's. The set has
 // everything else that node-problem-detector's files configure.
 func (c *Config) rules() (*detector.RuleSet, *npd.Set, error) {
-	shipped, err := shippedRules(c.ShippedRules)
+	shipped, err := c.shippedRules()
 	if err != nil {
 		return nil, nil, err
 	}

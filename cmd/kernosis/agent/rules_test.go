@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/npd"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -37,6 +38,18 @@ func TestShippedRulesOfSomeFiles(t *testing.T) {
 			if c.Reason == detector.ReasonNoRule {
 				t.Errorf("%v: no rule sets condition %s", files, c.Type)
 			}
+		}
+	}
+}
+
+// A pattern that is wrong, or that no file matches, is reported with its place.
+func TestMistakenShippedRules(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"oops": `kernosis.yaml:2: shipped-rules: no file of rules matches "oops"`, "[": `kernosis.yaml:2: shipped-rules: "[": syntax error in pattern`,
+	} {
+		cfg := Config{ShippedRules: []string{"*", pattern}, origins: config.Origins{"shipped-rules": "kernosis.yaml:2"}}
+		if _, _, err := cfg.rules(); err == nil || err.Error() != want {
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }

@@ -20,8 +20,6 @@ type serviceSettings struct {
 	Known []string `yaml:"known,flow"`
 	// Probes are further services, or overrides of known ones, without the defaults.
 	Probes []service.Service `yaml:"probes"`
-
-	filled bool // whether Known is the command's default
 }
 
 // serviceAuto means all known services that are found on the node.
@@ -31,16 +29,9 @@ const serviceAuto = "auto"
 // those that are found.
 func (c *Config) defaultServices() {
 	if c.Services.Known == nil && c.isAgent {
-		c.Services.Known, c.Services.filled = []string{serviceAuto}, true
+		c.Services.Known = []string{serviceAuto}
 	}
 	c.services = &services{all: c.configuredServices()}
-}
-
-// DropDefaultServices removes services that are not configured, as in "kernosis run".
-func (c *Config) DropDefaultServices() {
-	if c.Services.filled {
-		c.Services.Known = nil
-	}
 }
 
 // configuredServices returns the services that the file names, without those of unknown names.

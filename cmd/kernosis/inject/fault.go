@@ -10,18 +10,21 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Limits of a fault's duration and count.
+// Limits of a fault's duration, count and memory.
 const (
 	MaxDuration = 10 * time.Minute
 	MaxCount    = 1000
+	MaxMemory   = 1 << 30 // a child process fills it: the machine itself must not run out of memory
 )
 
-// Env has the settings of a fault's run. The zero value of a field means the default.
+// Env has the settings of a fault's run. The zero value of a field means the default. A duration, count
+// or memory that the fault does not have is refused.
 type Env struct {
 	Out      io.Writer     // progress for people; nil for no output
 	Duration time.Duration // how long a state lasts (hang, broken filesystem) before it is healed
@@ -57,8 +60,10 @@ type Fault struct {
 	Summary string // a few words, for a list
 	Does    string // what it will do, printed first
 
-	DefaultDuration time.Duration // 0: the fault has no duration
+	// Zero if the fault does not have the setting.
+	DefaultDuration time.Duration
 	DefaultCount    int
+	DefaultMemory   uint64
 
 	require func() error // what it needs besides root
 	do      func(context.Context, *run) error
@@ -147,14 +152,20 @@ func (f *Fault) named(did string, err error) error {
 func (f *Fault) Run(ctx context.Context, env Env) (Result, error) {
 	r := &run{env: env, Result: Result{Fault: f.Name}, want: cmp.Or(env.Count, f.DefaultCount)}
 	r.env.Duration = cmp.Or(env.Duration, f.DefaultDuration)
+	r.env.Memory = cmp.Or(env.Memory, f.DefaultMemory)
 	if r.env.Out != nil {
 		fmt.Fprintf(r.env.Out, "%s: %s\n", f.Name, f.Does)
+	}
+	if err := f.unused(&env); err != nil {
+		return r.Result, err
 	}
 	switch {
 	case r.env.Duration < 0 || r.env.Duration > MaxDuration:
 		return r.Result, fmt.Errorf("inject %s: duration %s, want 0 to %s", f.Name, r.env.Duration, MaxDuration)
 	case r.want < 0 || r.want > MaxCount:
 		return r.Result, fmt.Errorf("inject %s: count %d, want 0 to %d", f.Name, r.want, MaxCount)
+	case r.env.Memory > MaxMemory:
+		return r.Result, fmt.Errorf("inject %s: memory %d, want at most %d bytes (1 GiB)", f.Name, r.env.Memory, MaxMemory)
 	}
 	if err := f.Check(); err != nil {
 		return r.Result, err
@@ -184,6 +195,31 @@ func (f *Fault) Run(ctx context.Context, env Env) (Result, error) {
 	}
 	r.say("healed and removed after %s", r.Ended.Sub(r.Started).Round(time.Millisecond))
 	return r.Result, nil
+}
+
+// unused returns an error if env has a setting that the fault does not have.
+func (f *Fault) unused(env *Env) error {
+	for _, s := range []struct {
+		name string
+		set  bool
+		has  func(*Fault) bool
+	}{
+		{"duration", env.Duration != 0, func(f *Fault) bool { return f.DefaultDuration > 0 }},
+		{"count", env.Count != 0, func(f *Fault) bool { return f.DefaultCount > 0 }},
+		{"memory", env.Memory != 0, func(f *Fault) bool { return f.DefaultMemory > 0 }},
+	} {
+		if !s.set || s.has(f) {
+			continue
+		}
+		var others []string
+		for _, other := range Faults() {
+			if s.has(&other) {
+				others = append(others, other.Name)
+			}
+		}
+		return fmt.Errorf("inject %s: the fault has no %s; these have: %s", f.Name, s.name, strings.Join(others, ", "))
+	}
+	return nil
 }
 
 // ending removes a fault whose start, which what names, failed with err.

@@ -30,24 +30,24 @@ func TestFaults(t *testing.T) {
 			dir := stateDir(t)
 			targets := t.TempDir()
 			var out bytes.Buffer
-			count := 2
+			count, want := 2, 2
 			if f.DefaultCount == 0 {
-				count = 1
+				count, want = 0, 1
 			}
-			r, err := f.Run(t.Context(), inject.Env{
-				Out: &out, Duration: 50 * time.Millisecond, Count: count, StateDir: dir, TargetsDir: targets,
+			r, err := f.Run(t.Context(), lasting(f, 50*time.Millisecond, inject.Env{
+				Out: &out, Count: count, StateDir: dir, TargetsDir: targets,
 				WaitTarget: func(_ context.Context, netns uint32, addr netip.AddrPort) error {
 					checkTargetFile(t, targets, f.Name, netns, addr)
 					return errors.New("nobody here")
 				},
-			})
+			}))
 			t.Logf("\n%s", &out)
 			if refused := (*inject.Refused)(nil); errors.As(err, &refused) && f.Name == string(inject.DiskRead) {
 				t.Skip(refused)
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			if r.Fault != f.Name || r.Subject == "" || r.Count != count || len(r.Notes) == 0 || !r.Ended.After(r.Started) {
+			if r.Fault != f.Name || r.Subject == "" || r.Count != want || len(r.Notes) == 0 || !r.Ended.After(r.Started) {
 				t.Errorf("unexpected result: %+v", r)
 			}
 			if !strings.HasPrefix(out.String(), f.Name+": "+f.Does) {
@@ -58,6 +58,14 @@ func TestFaults(t *testing.T) {
 			}
 		})
 	}
+}
+
+// lasting returns env with a duration, if the fault has one.
+func lasting(f inject.Fault, d time.Duration, env inject.Env) inject.Env {
+	if f.DefaultDuration > 0 {
+		env.Duration = d
+	}
+	return env
 }
 
 func checkTargetFile(t *testing.T, dir, fault string, netns uint32, addr netip.AddrPort) {
@@ -84,7 +92,7 @@ func TestInterrupt(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			out := &trigger{on: []string{"hangs", "failed", "refuses writes", "SIGKILL"}, do: cancel}
-			_, err := f.Run(ctx, inject.Env{Out: out, Duration: time.Minute, StateDir: dir, TargetsDir: t.TempDir()})
+			_, err := f.Run(ctx, lasting(f, time.Minute, inject.Env{Out: out, StateDir: dir, TargetsDir: t.TempDir()}))
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("got %v, want context.Canceled", err)
 			}
@@ -157,10 +165,35 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s without mkfs.ext4: %v", name, err)
 		}
 	}
-	f, _ := inject.Find("oom")
-	for _, env := range []inject.Env{{Count: -1}, {Count: inject.MaxCount + 1}, {Duration: -1}, {Duration: inject.MaxDuration + 1}} {
-		if _, err := f.Run(t.Context(), env); err == nil {
-			t.Errorf("%+v was not refused", env)
+}
+
+// A setting that a fault would ignore, or that is out of bounds, is refused before anything is done.
+func TestWrongSettings(t *testing.T) {
+	for _, c := range []struct {
+		fault string
+		env   inject.Env
+		want  string
+	}{
+		{"oom", inject.Env{Count: -1}, "count -1"},
+		{"oom", inject.Env{Count: inject.MaxCount + 1}, "count 1001"},
+		{"oom", inject.Env{Duration: -1}, "duration -1ns"},
+		{"oom", inject.Env{Duration: inject.MaxDuration + 1}, "duration 10m"},
+		{"oom", inject.Env{Memory: inject.MaxMemory + 1}, "memory 1073741825, want at most 1073741824 bytes (1 GiB)"},
+		{"hung-task", inject.Env{Count: 1}, "the fault has no count; these have: oom, disk-error, "},
+		{"hung-task-fs", inject.Env{Count: 2}, "has no count"},
+		{"readonly-fs", inject.Env{Count: 2}, "has no count"},
+		{"probe-refused", inject.Env{Duration: time.Second}, "has no duration; these have: oom, hung-task, hung-task-fs, disk-error, disk-error-read, disk-full, readonly-fs"},
+		{"accept-queue-full", inject.Env{Duration: time.Second}, "has no duration"},
+		{"disk-error", inject.Env{Memory: 1 << 20}, "has no memory; these have: oom"},
+		{"probe-slow", inject.Env{Memory: 1 << 20}, "has no memory"},
+	} {
+		f, ok := inject.Find(c.fault)
+		if !ok {
+			t.Fatalf("no fault %s", c.fault)
+		}
+		c.env.DryRun, c.env.StateDir = true, t.TempDir()
+		if _, err := f.Run(t.Context(), c.env); err == nil || !strings.HasPrefix(err.Error(), "inject "+c.fault+": ") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.fault, err, c.want)
 		}
 	}
 }

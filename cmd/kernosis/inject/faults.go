@@ -23,6 +23,7 @@ func taskFaults() []Fault {
 			"the kernel kills each, the cgroup's main process survives.",
 		DefaultDuration: lingering,
 		DefaultCount:    1,
+		DefaultMemory:   DefaultMemoryLimit,
 		require:         requireMemoryCgroup,
 		do:              runOOM,
 	}, {

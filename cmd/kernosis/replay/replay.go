@@ -37,12 +37,12 @@ type Config struct {
 	// Mutes are in force from the start and replace recorded mutes; nil: use the recorded ones.
 	Mutes *[]problem.Mute
 	// Boot is the wall clock time of boot, for dumps whose times count from it; zero: times are
-	// reported since boot.
+	// reported since boot. Other formats are refused.
 	Boot time.Time
 	// Until ends the replay before the first later record, or else advances time to Until after
 	// the last record; nil: the replay ends with the last record.
 	Until *Until
-	// Compare reports where the transitions differ from those in a journal.
+	// Compare reports where the transitions differ from those in a journal. Other formats are refused.
 	Compare bool
 
 	// Step is called with each input, and each deadline that has transitions. The Step is valid
@@ -170,6 +170,9 @@ func (r *Replay) File(name string, written time.Time, in io.Reader) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
+	if err := r.unused(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
 	if r.sum.Format == Plain {
 		r.beginPlain(head)
 	}
@@ -197,6 +200,17 @@ func (r *Replay) File(name string, written time.Time, in io.Reader) error {
 		}
 	}
 	return r.err
+}
+
+// unused returns an error if a setting has no effect on recordings of the format.
+func (r *Replay) unused() error {
+	switch f := r.sum.Format; {
+	case r.cfg.Compare && f != Journal:
+		return fmt.Errorf("compare: only a %s of Kernosis has transitions to compare with, and the format is %s", Journal, f)
+	case !r.cfg.Boot.IsZero() && !f.sinceBoot():
+		return fmt.Errorf("boot: only times of %s and %s count from boot, and the format is %s", Kmsg, Dmesg, f)
+	}
+	return nil
 }
 
 var errTooLong = fmt.Errorf("line is longer than %d bytes", maxLine)

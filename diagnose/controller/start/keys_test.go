@@ -88,7 +88,7 @@ func TestSettings(t *testing.T) {
 	} {
 		cfg := ok
 		c.change(&cfg)
-		if err := cfg.Check(); (err == nil) != (c.mistake == "") || err != nil && !strings.Contains(err.Error(), c.mistake) {
+		if err := cfg.Check(keyed); (err == nil) != (c.mistake == "") || err != nil && !strings.Contains(err.Error(), c.mistake) {
 			t.Errorf("%s: %v, want %q", name, err, c.mistake)
 		}
 	}

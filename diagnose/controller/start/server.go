@@ -52,37 +52,50 @@ type AlertsConfig struct {
 	ClientNames  []string
 }
 
-// Check returns all mistakes in the settings, with the names of the controller's flags. It reads no
-// files.
-func (c *AlertsConfig) Check() error {
+// Check returns all mistakes in the settings, as errors that errorf makes of a key and a message. It
+// reads no files.
+func (c *AlertsConfig) Check(errorf func(key, format string, args ...any) error) error {
 	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	wrong := func(key, format string, args ...any) { errs = append(errs, errorf(key, format, args...)) }
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
-		wrong("alerts-listen: %w", err)
+		wrong("alerts-listen", "%w", err)
 	}
 	if (c.CertFile == "") != (c.KeyFile == "") {
-		wrong("set both alerts-cert-file and alerts-key-file, or neither")
+		given := "alerts-cert-file"
+		if c.CertFile == "" {
+			given = "alerts-key-file"
+		}
+		wrong(given, "set both alerts-cert-file and alerts-key-file, or neither")
 	}
 	switch {
 	case c.Plain && c.CertFile != "":
-		wrong("alerts-plain-http: can't be combined with alerts-cert-file")
+		wrong("alerts-plain-http", "can't be combined with alerts-cert-file")
 	case c.Plain && c.ClientCAFile != "":
-		wrong("alerts-plain-http: can't be combined with alerts-client-ca-file")
+		wrong("alerts-plain-http", "can't be combined with alerts-client-ca-file")
 	case c.Plain && err == nil && !web.Loopback(host):
-		wrong("alerts-plain-http: alerts-listen %s: want a loopback address such as 127.0.0.1:20260", c.Listen)
+		wrong("alerts-plain-http", "alerts-listen %s: want a loopback address such as 127.0.0.1:20260", c.Listen)
 	case !c.Plain && c.CertFile == "":
-		wrong("alerts-listen: requires alerts-cert-file and alerts-key-file")
+		wrong("alerts-listen", "requires alerts-cert-file and alerts-key-file")
 	}
 	if (c.ClientCAFile == "") != (len(c.ClientNames) == 0) {
-		wrong("set both alerts-client-ca-file and alerts-client-names, or neither")
+		given := "alerts-client-ca-file"
+		if c.ClientCAFile == "" {
+			given = "alerts-client-names"
+		}
+		wrong(given, "set both alerts-client-ca-file and alerts-client-names, or neither")
 	}
 	for _, n := range c.ClientNames {
 		if strings.TrimSpace(n) == "" {
-			wrong("alerts-client-names: a name is empty")
+			wrong("alerts-client-names", "a name is empty")
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// keyed returns an error about a setting.
+func keyed(key, format string, args ...any) error {
+	return fmt.Errorf("%s: %w", key, fmt.Errorf(format, args...))
 }
 
 // taker takes alerts: the [Part].
@@ -121,7 +134,7 @@ type server struct {
 // newServer returns a server that does not listen yet. It asks api about tokens and what their
 // users may do.
 func newServer(c AlertsConfig, to taker, api kubernetes.Interface, log *slog.Logger) (*server, error) {
-	if err := c.Check(); err != nil {
+	if err := c.Check(keyed); err != nil {
 		return nil, err
 	}
 	c.Audience = cmp.Or(c.Audience, DefaultAudience)

@@ -108,11 +108,6 @@ seccompProfile: {type: RuntimeDefault}
 {{- end }}
 {{- end }}
 
-{{/* Whether a certificate is mounted: "true", or nothing. */}}
-{{- define "kernosis.metricsCertificate" -}}
-{{- if and .Values.metrics.certificateSecret (not .Values.metrics.plainHTTP) }}true{{ end }}
-{{- end }}
-
 {{/* How Prometheus reads metrics: by a token that is good for nothing else. */}}
 {{- define "kernosis.scrape" -}}
 {{- if .Values.metrics.plainHTTP }}
