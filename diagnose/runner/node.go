@@ -150,6 +150,8 @@ func judge(rec *Record, effect operation.Effect, out operation.Output, err error
 		return // it was not started
 	case stopped:
 		rec.Reason = "Interrupted"
+	case effect == operation.Remediate && is[*operation.OutcomeUnknown](err):
+		rec.Reason = v1alpha1.ReasonOutcomeUnknown
 	default:
 		rec.Reason = "Failed"
 		return // the repair itself reports that it failed
