@@ -197,7 +197,7 @@ func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 		e.withhold(rec)
 		return false
 	}
-	a := &Action{Diagnosis: e.d.ID, ID: rec.ID, Operation: rec.Operation}
+	a := &Action{Diagnosis: e.d.ID, ID: rec.ID, Operation: rec.Operation, Started: e.cp.Started}
 	asking, cancel := context.WithTimeout(ctx, gateTimeout)
 	defer cancel()
 	d, err := e.r.c.Gate.Allow(asking, a)
