@@ -86,6 +86,14 @@ type Refuted struct {
 
 func (r *Refuted) Error() string { return fmt.Sprintf("%s: %s", r.Reason, r.Message) }
 
+// OutcomeUnknown is the error of an operation that may have done its work, but did not report
+// whether it did: a request whose answer was lost. A Remediate with it is Unknown; for others it is
+// a failure.
+type OutcomeUnknown struct{ Err error }
+
+func (e *OutcomeUnknown) Error() string { return e.Err.Error() }
+func (e *OutcomeUnknown) Unwrap() error { return e.Err }
+
 // Artifacts stores what is too big for a result, such as stacks and captures.
 type Artifacts interface {
 	// Create creates a file of the diagnosis' running node. The name has letters, digits, '.', '_'

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"testing"
@@ -31,6 +32,8 @@ func TestRetries(t *testing.T) {
 		"a check that says no is not asked":  {"check-a", 9, &operation.Refuted{Reason: "No"}, v1alpha1.ResultRefuted, 1, 0},
 		"a repair is not made again":         {"repair-a", 9, errors.New("no answer"), v1alpha1.ResultFailed, 1, 0},
 		"a wrapped no is one all the same":   {"check-a", 9, fmt.Errorf("it: %w", &operation.Refuted{Reason: "No"}), v1alpha1.ResultRefuted, 1, 0},
+		"a repair's answer was lost":         {"repair-a", 9, fmt.Errorf("it: %w", &operation.OutcomeUnknown{Err: io.EOF}), v1alpha1.ResultUnknown, 1, 0},
+		"a check's is asked for again":       {"check-a", 9, &operation.OutcomeUnknown{Err: io.EOF}, v1alpha1.ResultFailed, 5, 11 * time.Second},
 		"one that succeeds is not run again": {"collect-a", 0, nil, v1alpha1.ResultSucceeded, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

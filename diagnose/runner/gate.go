@@ -25,6 +25,7 @@ type Action struct {
 	Diagnosis string // its ID
 	ID        int    // of the graph's node
 	Operation string
+	Started   time.Time // when the run began; later than a repair of a run whose checkpoint is lost
 }
 
 // Decision is the answer of a [Gate].

@@ -150,6 +150,8 @@ func judge(rec *Record, effect operation.Effect, out operation.Output, err error
 		return // it was not started
 	case stopped:
 		rec.Reason = "Interrupted"
+	case effect == operation.Remediate && is[*operation.OutcomeUnknown](err):
+		rec.Reason = v1alpha1.ReasonOutcomeUnknown
 	default:
 		rec.Reason = "Failed"
 		return // the repair itself reports that it failed
@@ -195,7 +197,7 @@ func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 		e.withhold(rec)
 		return false
 	}
-	a := &Action{Diagnosis: e.d.ID, ID: rec.ID, Operation: rec.Operation}
+	a := &Action{Diagnosis: e.d.ID, ID: rec.ID, Operation: rec.Operation, Started: e.cp.Started}
 	asking, cancel := context.WithTimeout(ctx, gateTimeout)
 	defer cancel()
 	d, err := e.r.c.Gate.Allow(asking, a)

@@ -42,6 +42,10 @@ func (g *gate) Allow(_ context.Context, a *runner.Action) (runner.Decision, erro
 		return runner.Decision{Verb: v1alpha1.RemediationWait, Reason: reasonAway, Message: "the API server does not have the Diagnosis yet"}, nil
 	case w.hold().another(&e.latest.Status):
 		return runner.Decision{Verb: v1alpha1.RemediationWait, Reason: reasonHeld, Message: "it is run by " + e.latest.Status.Checkpoint.Holder}, nil
+	case begunBefore(&e.latest.Status, a.ID, a.Started):
+		return runner.Decision{Verb: v1alpha1.RemediationRun, Elsewhere: true, Outcome: &v1alpha1.RemediationOutcome{
+			State: v1alpha1.ResultUnknown, Message: "an earlier run of this diagnosis has begun this repair, but its checkpoint is gone; not repeated",
+		}}, nil
 	}
 	digest, wait := e.digest(a.ID, a.Operation)
 	if wait != nil {
@@ -117,6 +121,8 @@ func (g *gate) intent(ctx context.Context, a *runner.Action) error {
 			refused = errors.New("the Diagnosis has ended meanwhile")
 		case hold.another(s):
 			refused = errors.New("another agent runs the Diagnosis")
+		case begunBefore(s, a.ID, a.Started):
+			refused = errors.New("an earlier run of the Diagnosis has begun the repair")
 		case decided == nil || decided.PlanDigest != digest || decided.Verb != v1alpha1.RemediationRun:
 			refused = errors.New("the repair is no longer allowed")
 		default:

@@ -34,7 +34,8 @@ type api struct {
 	all     map[types.NamespacedName]*v1alpha1.Diagnosis
 	h       worker.Handler
 	away    bool
-	refuse  error // of Create
+	late    time.Duration // how long the watch delivers nothing
+	refuse  error         // of Create
 	uids    int
 	version int
 	creates int
@@ -44,6 +45,13 @@ type api struct {
 }
 
 func (a *api) Run(ctx context.Context, h worker.Handler) error {
+	if a.late > 0 {
+		select {
+		case <-time.After(a.late):
+		case <-ctx.Done():
+			return nil
+		}
+	}
 	a.mu.Lock()
 	a.h = h
 	known := slices.Collect(maps.Values(a.all))

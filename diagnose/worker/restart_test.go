@@ -50,6 +50,59 @@ func (r *rig) killed(known *worker.Objects) *rig {
 	return next
 }
 
+// A repair is not repeated if its run's checkpoint is gone, although the run begins before the agent
+// knows what the API server has, and although the decision still allows it.
+func TestALostCheckpoint(t *testing.T) {
+	for name, c := range map[string]struct {
+		blocked string // the operation that is killed
+		away    bool   // the watch is sooner than the first write
+		was     string
+	}{
+		"begun, then a write": {"mend", false, "Running [] 1 Succeeded, 2 Succeeded, 3 Running"},
+		"begun, then a watch": {"mend", true, "Running [] 1 Succeeded, 2 Succeeded, 3 Running"},
+		"made, then a write":  {"is-a", false, "Running [] 1 Succeeded, 2 Succeeded, 3 Succeeded, 4 Running"},
+		"made, then a watch":  {"is-a", true, "Running [] 1 Succeeded, 2 Succeeded, 3 Succeeded, 4 Running"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mendsAndChecks := mends("mend")
+				nodes := mendsAndChecks.Spec.AdjacencyList
+				nodes[3].To = []int32{4}
+				mendsAndChecks.Spec.AdjacencyList = append(nodes, v1alpha1.Node{ID: 4, Operation: "is-a"})
+				r := newRig(t, objects(mendsAndChecks))
+				r.ops.do = blocks(c.blocked)
+				r.make(nil)
+				r.start()
+				defer r.stop()
+				r.api.add(person("a", "mends"))
+				time.Sleep(time.Second)
+				decide(t, r, "a", "mend", v1alpha1.RemediationRun, nil)
+				time.Sleep(10 * time.Second)
+				want(t, r.api.get("a"), c.was)
+				next := r.killed(objects(mendsAndChecks))
+				if err := os.Remove(runner.SavedPath(worker.Checkpoints(next.dir), string(r.api.get("a").UID))); err != nil {
+					t.Fatal(err)
+				}
+				next.api.late = time.Minute
+				if c.away {
+					next.api.setAway(true)
+					next.api.late = time.Second
+				}
+				next.make(nil)
+				next.start()
+				defer next.stop()
+				time.Sleep(5 * time.Second)
+				next.api.setAway(false)
+				time.Sleep(5 * time.Minute)
+				want(t, next.api.get("a"), "Unknown OutcomeUnknown [] 1 Succeeded, 2 Succeeded, 3 Unknown")
+				if n := next.ops.count("mend"); n != 0 {
+					t.Errorf("%d more repairs", n)
+				}
+			})
+		})
+	}
+}
+
 // If a checkpoint can't be read, the API server keeps the results and the intent that it has, so
 // that nobody repeats the repair, and the end of the problem is reported.
 func TestAnUnreadableCheckpoint(t *testing.T) {

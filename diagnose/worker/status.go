@@ -84,6 +84,7 @@ func (n *snapshot) apply(s *v1alpha1.DiagnosisStatus) applied {
 	s.Subject = subjectOf(n.diagnosis, n.node)
 	if n.report != nil {
 		n.report.Status(s)
+		n.keepRepairs(s, was)
 	}
 	s.Artifacts = artifactsOf(n.artifacts, n.node)
 	n.applyProblem(s)
@@ -99,6 +100,30 @@ func (n *snapshot) apply(s *v1alpha1.DiagnosisStatus) applied {
 		}
 	}
 	return appliedAll
+}
+
+// keepRepairs keeps the results of repairs that an earlier run has begun and this one has not
+// decided on. If the checkpoint of the earlier run is lost, nothing else prevents their repetition.
+func (n *snapshot) keepRepairs(s, was *v1alpha1.DiagnosisStatus) {
+	for _, r := range was.Results {
+		if id := int(r.ID); !n.hasRun(id) && begunBefore(was, id, n.report.Started) {
+			s.Results = slices.DeleteFunc(s.Results, func(o v1alpha1.Result) bool { return o.ID == r.ID })
+			s.Results = append(s.Results, r)
+		}
+	}
+	slices.SortFunc(s.Results, func(a, b v1alpha1.Result) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// begunBefore reports whether a status has the repair of a node as begun or made by the agent before
+// a run started.
+func begunBefore(s *v1alpha1.DiagnosisStatus, id int, started time.Time) bool {
+	started = started.Truncate(time.Microsecond) // like the times of the API
+	if c := s.Checkpoint; c != nil && c.Intent != nil && int(c.Intent.ID) == id && c.Intent.Time.Time.Before(started) {
+		return true
+	}
+	decided, r := s.Remediation(id), s.Result(id)
+	return decided != nil && decided.Outcome == nil && r != nil && r.StartTime != nil && r.StartTime.Time.Before(started) &&
+		(mayBeMade(r.State) || r.State == v1alpha1.ResultFailed)
 }
 
 func (n *snapshot) applyProblem(s *v1alpha1.DiagnosisStatus) {
@@ -125,8 +150,12 @@ func (n *snapshot) outcomeKnown(id int) bool {
 	if n.end != nil && n.end.Reason != v1alpha1.ReasonOutcomeUnknown {
 		return true
 	}
-	return n.report != nil &&
-		slices.ContainsFunc(n.report.Records, func(r runner.Record) bool { return r.ID == id && hasEnded(&r) })
+	return n.report != nil && n.hasRun(id)
+}
+
+// hasRun reports whether the outcome of a node is in the report.
+func (n *snapshot) hasRun(id int) bool {
+	return slices.ContainsFunc(n.report.Records, func(r runner.Record) bool { return r.ID == id && hasEnded(&r) })
 }
 
 // condition records whether and how it has ended.

@@ -130,6 +130,9 @@ func watchSilence(h operation.Host, ctx context.Context, p *probing, timeout tim
 // judge returns the verdict, or the error that refutes the check.
 func (s *silence) judge(r *operation.Finding, p *probing) (*operation.Verdict, error) {
 	what := p.String()
+	if err := s.probed.unverified(); err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
 	if s.ended {
 		if s.probed.Err != nil && s.probed.Phase == netprobe.PhaseConnect {
 			return nil, operation.RefutedBy("NotConnected", "%s %s", what, &s.probed)

@@ -31,7 +31,7 @@ func CheckLinkDown(h operation.Host) operation.Builtin {
 				return nil, err
 			}
 			defer view.Close()
-			links, err := links(view, r)
+			links, whole, err := links(view, r)
 			if err != nil {
 				return nil, err
 			}
@@ -55,29 +55,37 @@ func CheckLinkDown(h operation.Host) operation.Builtin {
 			} else {
 				looked = slices.DeleteFunc(slices.Clone(links), func(l link) bool { return !l.shouldCarry() })
 			}
-			var down, fine []string
-			for i := range looked {
-				l := &looked[i]
-				if f := l.fault(); f != "" {
-					if len(down) == 0 {
-						r.Text("link", l.name)
-					}
-					down = append(down, l.name+" is "+f)
-				} else {
-					fine = append(fine, l.String())
-				}
-			}
-			const shown = 8
-			if len(fine) == 0 {
-				fine = []string{"none"}
-			}
-			if len(down) == 0 {
-				return nil, operation.RefutedBy("LinksUp", "devices of %s %s: %s", p, why, display.List(fine, shown))
-			}
-			r.Text("faults", display.List(down, shown))
-			return operation.VerdictOf("LinkDown", "in %s %s; healthy devices %s: %s", p, display.List(down, shown), why, display.List(fine, shown)), nil
+			return linkVerdict(p, looked, whole, why, r)
 		}),
 	}
+}
+
+// linkVerdict judges the devices that were looked at; if the list is not whole, others may be down.
+func linkVerdict(p *place, looked []link, whole bool, why string, r *operation.Finding) (*operation.Verdict, error) {
+	var down, fine []string
+	for i := range looked {
+		l := &looked[i]
+		if f := l.fault(); f != "" {
+			if len(down) == 0 {
+				r.Text("link", l.name)
+			}
+			down = append(down, l.name+" is "+f)
+		} else {
+			fine = append(fine, l.String())
+		}
+	}
+	const shown = 8
+	if len(fine) == 0 {
+		fine = []string{"none"}
+	}
+	switch {
+	case len(down) > 0:
+		r.Text("faults", display.List(down, shown))
+		return operation.VerdictOf("LinkDown", "in %s %s; healthy devices %s: %s", p, display.List(down, shown), why, display.List(fine, shown)), nil
+	case !whole:
+		return nil, fmt.Errorf("devices of %s changed each time they were listed: some may be missing", p)
+	}
+	return nil, operation.RefutedBy("LinksUp", "devices of %s %s: %s", p, why, display.List(fine, shown))
 }
 
 // carries reports whether packets of the device with a name pass through l, because l is a member

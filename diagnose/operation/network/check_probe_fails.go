@@ -3,6 +3,7 @@ package network
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -29,6 +30,9 @@ func CheckProbeFails(h operation.Host) operation.Builtin {
 			probed, err := probeOnce(ctx, p, call.Parameters.Duration("timeout"))
 			if err != nil {
 				return nil, err
+			}
+			if err := probed.unverified(); err != nil {
+				return nil, fmt.Errorf("%s: %w", p, err)
 			}
 			if probed.Err == nil {
 				return nil, operation.RefutedBy("ProbeSucceeds", "%s succeeded: %s", p, probed)

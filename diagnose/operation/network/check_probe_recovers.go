@@ -40,6 +40,9 @@ func CheckProbeRecovers(h operation.Host) operation.Builtin {
 				if last, err = probeOnce(ctx, p, v.Duration("timeout")); err != nil {
 					return nil, err
 				}
+				if err := last.unverified(); err != nil {
+					return nil, fmt.Errorf("%s: %w", p, err)
+				}
 				made++
 				if last.Err == nil {
 					row++

@@ -106,16 +106,19 @@ func linksOf(h operation.Host, p *place, r *operation.Finding) ([]link, error) {
 		return nil, err
 	}
 	defer view.Close()
-	return links(view, r)
+	list, _, err := links(view, r)
+	return list, err
 }
 
-// links lists the devices of a namespace, sorted by index, with the drops of their qdiscs.
-func links(view *netlook.View, r *operation.Finding) ([]link, error) {
-	list, err := netlook.Ask(view, (*netlink.Handle).LinkList)
-	if errors.Is(err, netlink.ErrDumpInterrupted) {
+// links lists the devices of a namespace, sorted by index, with the drops of their qdiscs. If it is
+// not whole, some may be missing.
+func links(view *netlook.View, r *operation.Finding) (out []link, whole bool, err error) {
+	list, whole, err := undisturbed(func() ([]netlink.Link, error) { return netlook.Ask(view, (*netlink.Handle).LinkList) })
+	if err != nil {
+		return nil, false, fmt.Errorf("list devices: %w", err)
+	}
+	if !whole {
 		r.Note("devices changed meanwhile: some may be missing")
-	} else if err != nil {
-		return nil, fmt.Errorf("list devices: %w", err)
 	}
 	drops := map[int]uint64{}
 	qdiscs, err := netlook.Ask(view, func(h *netlink.Handle) ([]netlink.Qdisc, error) { return h.QdiscList(nil) })
@@ -151,7 +154,19 @@ func links(view *netlook.View, r *operation.Finding) ([]link, error) {
 		links[i].master = names[links[i].masterIndex]
 	}
 	slices.SortFunc(links, func(a, b link) int { return cmp.Compare(a.index, b.index) })
-	return links, nil
+	return links, whole, nil
+}
+
+// undisturbed lists something again while changes interrupt the list. It gives up after a few
+// attempts, because on a node that starts pods there may always be one; then the list is not whole.
+func undisturbed[T any](list func() (T, error)) (out T, whole bool, err error) {
+	const attempts = 5
+	for range attempts {
+		if out, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return out, err == nil, err
+		}
+	}
+	return out, false, nil
 }
 
 // fault describes what is wrong with a device; empty: nothing.

@@ -1,6 +1,8 @@
 package network
 
 import (
+	"errors"
+	"io"
 	"testing"
 	"time"
 
@@ -72,6 +74,40 @@ func TestLinks(t *testing.T) {
 		t.Error(got.Verdict.Message)
 	}
 	wantResults(t, got, map[string]string{"link": "^probe0$"})
+}
+
+// A device that is missing in an interrupted list may be down.
+func TestLinksThatChange(t *testing.T) {
+	for interrupted, want := range map[int]bool{0: true, 4: true, 5: false} {
+		asked := 0
+		list, whole, err := undisturbed(func() ([]int, error) {
+			if asked++; asked <= interrupted {
+				return []int{1}, netlink.ErrDumpInterrupted
+			}
+			return []int{1, 2}, nil
+		})
+		if err != nil || whole != want || len(list) == 2 != want || asked > 5 {
+			t.Errorf("interrupted %d times: %v, whole %v, %v", interrupted, list, whole, err)
+		}
+	}
+	if _, whole, err := undisturbed(func() (int, error) { return 0, io.EOF }); !errors.Is(err, io.EOF) || whole {
+		t.Errorf("whole %v, %v", whole, err)
+	}
+
+	up, down := link{name: "eth0", kind: "device", up: true, carrier: true}, link{name: "eth1", kind: "device"}
+	judge := func(whole bool, looked ...link) (*operation.Verdict, error) {
+		return linkVerdict(&place{}, looked, whole, "that should carry packets", newReport(nil))
+	}
+	var no *operation.Refuted
+	if _, err := judge(true, up); !errors.As(err, &no) || no.Reason != "LinksUp" {
+		t.Errorf("a whole list: %v", err)
+	}
+	if _, err := judge(false, up); err == nil || errors.As(err, &no) {
+		t.Errorf("an interrupted list: %v", err)
+	}
+	if v, err := judge(false, up, down); err != nil || v.Reason != "LinkDown" {
+		t.Errorf("one is down: %v, %v", v, err)
+	}
 }
 
 // A fault of a member that the bond detects counts for the member.

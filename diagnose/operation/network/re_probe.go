@@ -2,11 +2,13 @@ package network
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -22,8 +24,8 @@ func ReProbe(h operation.Host) operation.Builtin {
 		Name: "re-probe",
 		Doc: "Repeats a probe of a pod of this node from the node's network namespace, like kubelet: no proxy, certificates not verified, redirects " +
 			"followed on the same address only, SO_LINGER of 1 s. Reports the last phase reached and the duration of each. Resolves no name: pods are " +
-			"probed by address. A failed probe is a result, not a failure of the operation. With podUID it probes only that pod; this fails for a pod in " +
-			"a virtual machine, whose sockets are not in its network namespace.",
+			"probed by address. A failed probe is a result, not a failure of the operation. With podUID it probes only that pod; this fails if " +
+			"the connection is not in its network namespace: a virtual machine, a proxy or a translated address.",
 		Effect:     operation.Collect,
 		TenantSafe: true,
 		Parameters: probeParameters(),
@@ -119,9 +121,22 @@ func probeOf(h operation.Host, v operation.Values) (*probing, *operation.Finding
 		Path: path, Headers: headers, Service: v["service"],
 	}}
 	if target.pod != "" {
-		p.Connected = func(to, local netip.AddrPort) error { return isTarget(h, target, to, local) }
+		p.Connected = func(to, local netip.AddrPort) error {
+			if err := isTarget(h, target, to, local); err != nil {
+				return &unverified{err}
+			}
+			return nil
+		}
 	}
 	return p, r, nil
+}
+
+// unverified is the error of a probe that may have reached another server than the target's. It is
+// no evidence about the target.
+type unverified struct{ error }
+
+func (e *unverified) Error() string {
+	return "can't verify that the probe reached the pod: " + e.error.Error()
 }
 
 // isTarget returns an error if the other end of a connection is not in the intended namespace.
@@ -145,7 +160,7 @@ func isTarget(h operation.Host, target *place, to, local netip.AddrPort) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("the server at %s is not in the network namespace of pod %s", to, target.pod)
+			return fmt.Errorf("the server at %s is not in the network namespace of pod %s, or a proxy or translated address hides it", to, target.pod)
 		}
 	}
 }
@@ -181,11 +196,32 @@ type probeResult struct{ netprobe.Result }
 
 // probeOnce probes with a timeout. It returns an error only if ctx is done.
 func probeOnce(ctx context.Context, p *probing, timeout time.Duration) (*probeResult, error) {
-	r := &probeResult{p.RunWithin(ctx, timeout)}
+	probe := p.Probe
+	var verifying atomic.Bool // also if the probe times out meanwhile
+	if verify := p.Connected; verify != nil {
+		probe.Connected = func(to, local netip.AddrPort) error {
+			verifying.Store(true)
+			err := verify(to, local)
+			verifying.Store(err != nil)
+			return err
+		}
+	}
+	r := &probeResult{probe.RunWithin(ctx, timeout)}
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
+	if r.Err != nil && verifying.Load() && r.unverified() == nil {
+		r.Err = &unverified{r.Err}
+	}
 	return r, nil
+}
+
+// unverified returns the probe's error if that is no evidence about the target; else nil.
+func (r *probeResult) unverified() error {
+	if err, ok := errors.AsType[*unverified](r.Err); ok {
+		return err
+	}
+	return nil
 }
 
 // report stores the results.

@@ -107,6 +107,25 @@ func TestReProbe(t *testing.T) {
 	fail(t, probe, map[string]string{"podUID": nodePod, "port": "80"}, "uses the node's network")
 }
 
+// A probe that may have reached another server says nothing about the pod's application.
+func TestProbesOfAnotherServer(t *testing.T) {
+	node, pod := netlab.PairIn(t, 34)
+	uid, _ := podOf(t, pod)
+	h := labHost(t, node, pod)
+	node.Serve("10.97.34.1:91", silent)
+	pod.AddAddress("10.97.34.1/32")
+	for _, protocol := range []string{"tcp", "http", "https", "grpc"} {
+		for _, timeout := range []string{"10s", "50ms"} {
+			at := map[string]string{"podUID": uid, "address": "10.97.34.1", "port": "91", "protocol": protocol, "timeout": timeout}
+			for _, check := range []operation.Builtin{CheckAppSilent(h), CheckProbeFails(h), CheckProbeRecovers(h)} {
+				t.Run(check.Name+" "+protocol+" "+timeout, func(t *testing.T) {
+					fail(t, check, at, "can't verify that the probe reached the pod|its other end is not in network namespace")
+				})
+			}
+		}
+	}
+}
+
 func TestCheckProbeRecovers(t *testing.T) {
 	node, pod := netlab.PairIn(t, 34)
 	check := CheckProbeRecovers(labHost(t, node, pod))

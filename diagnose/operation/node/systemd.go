@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -263,7 +264,11 @@ func (h host) restartUnit(ctx context.Context, call *operation.Call) (operation.
 	}
 	done := make(chan string, 1)
 	if _, err := conn.RestartUnitContext(ctx, name, "replace", done); err != nil {
-		return operation.Output{}, fmt.Errorf("restart %s: %w", name, remote.WhyEnded(ctx, err))
+		failure := fmt.Errorf("restart %s: %w", name, remote.WhyEnded(ctx, err))
+		if refused, ok := errors.AsType[godbus.Error](err); !ok || refused.Name == "org.freedesktop.DBus.Error.NoReply" {
+			return operation.Output{}, &operation.OutcomeUnknown{Err: failure}
+		}
+		return operation.Output{}, failure
 	}
 	select {
 	case result := <-done:
@@ -275,7 +280,7 @@ func (h host) restartUnit(ctx context.Context, call *operation.Call) (operation.
 	}
 	after, err := readUnit(ctx, conn, name)
 	if err != nil {
-		return operation.Output{}, fmt.Errorf("it was restarted, but %w", err)
+		return operation.Output{}, &operation.OutcomeUnknown{Err: fmt.Errorf("it was restarted, but %w", err)}
 	}
 	if after.failed() {
 		return operation.Output{}, fmt.Errorf("it was restarted, but %s", after.String())

@@ -245,7 +245,7 @@ func TestRestartUnit(t *testing.T) {
 		{"broken", nil, "restart broken.service: Permission denied"},
 	} {
 		set(tt.restart)
-		if _, _, err := operationtest.Perform(t, RestartUnit(h), map[string]string{"unit": tt.unit}); err == nil || err.Error() != tt.want {
+		if _, _, err := operationtest.Perform(t, RestartUnit(h), map[string]string{"unit": tt.unit}); err == nil || err.Error() != tt.want || outcomeUnknown(err) {
 			t.Errorf("%v, want %s", err, tt.want)
 		}
 	}
@@ -269,6 +269,16 @@ func TestRestartUnit(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "requested, but not completed") {
 		t.Error(err)
 	}
+	// Systemd may have begun the job before it is gone.
+	set(func(string) string { _ = f.conn.Close(); return "" })
+	if _, _, err := operationtest.Perform(t, RestartUnit(h), map[string]string{"unit": "broken"}); err == nil || !outcomeUnknown(err) {
+		t.Error(err)
+	}
+}
+
+func outcomeUnknown(err error) bool {
+	_, ok := errors.AsType[*operation.OutcomeUnknown](err)
+	return ok
 }
 
 func TestWithoutSystemd(t *testing.T) {

@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/display"
@@ -85,7 +87,8 @@ func newHTTPClient(t TLS) (*http.Client, error) {
 	}, nil
 }
 
-// post sends facts as a JSON object.
+// post sends facts as a JSON object. Once connected, its error is an [operation.OutcomeUnknown],
+// because the server may have the request.
 func post(ctx context.Context, client *http.Client, u *url.URL, facts map[string]string) (*http.Response, error) {
 	if facts == nil {
 		facts = map[string]string{}
@@ -94,13 +97,19 @@ func post(ctx context.Context, client *http.Client, u *url.URL, facts map[string
 	if err != nil {
 		return nil, err
 	}
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
-	return send(client, req)
+	resp, err := send(client, req)
+	if err != nil && connected.Load() {
+		err = &operation.OutcomeUnknown{Err: err}
+	}
+	return resp, err
 }
 
 // send sends a request. Its error has no method and address: callers add what may be shown of them.

@@ -65,6 +65,7 @@ func ServerURL(p *v1alpha1.HTTPServer) (*url.URL, error) {
 // CallServer calls a web server once: it sends a POST with [Call.Parameters] as a JSON object of
 // strings; the server answers 200 with another such object, the results. Any other status is a
 // failure. If the answer is too long, the results are cut, and the artifact answer.json has all of it.
+// Without a valid answer to a request that was sent, the error is an [operation.OutcomeUnknown].
 func CallServer(ctx context.Context, p *v1alpha1.HTTPServer, t TLS, call *operation.Call) (operation.Output, error) {
 	u, err := ServerURL(p)
 	if err != nil {
@@ -76,12 +77,12 @@ func CallServer(ctx context.Context, p *v1alpha1.HTTPServer, t TLS, call *operat
 	}
 	results, err := parseAnswer(answer)
 	if err != nil {
-		return operation.Output{}, fmt.Errorf("POST %s: answer: %w", u.Redacted(), err)
+		return operation.Output{}, fmt.Errorf("POST %s: answer: %w", u.Redacted(), &operation.OutcomeUnknown{Err: err})
 	}
 	out := operation.Output{Results: results}
 	if out.Bound(); out.Truncated {
 		if err := writeArtifact(call, "answer.json", answer); err != nil {
-			return operation.Output{}, err
+			return operation.Output{}, &operation.OutcomeUnknown{Err: err}
 		}
 	}
 	return out, nil
@@ -101,7 +102,11 @@ func askServer(ctx context.Context, u *url.URL, t TLS, parameters operation.Valu
 	if resp.StatusCode != http.StatusOK {
 		return nil, statusError(resp)
 	}
-	return readAnswer(resp, maxAnswer)
+	answer, err := readAnswer(resp, maxAnswer)
+	if err != nil {
+		return nil, &operation.OutcomeUnknown{Err: err}
+	}
+	return answer, nil
 }
 
 // parseAnswer parses a JSON object of strings without duplicate keys.

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
@@ -113,7 +115,7 @@ func TestHTTPServerRefusesAnswers(t *testing.T) {
 			h := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, tt.answer) })
 			_, err := h.Run(t.Context(), &operation.Call{})
 			want := fmt.Sprintf("POST http://%s:%d/processor/x: answer: %s", h.Address, h.Port, tt.want)
-			if err == nil || !strings.HasPrefix(err.Error(), want) || len(err.Error()) > 500 {
+			if err == nil || !strings.HasPrefix(err.Error(), want) || len(err.Error()) > 500 || !outcomeUnknown(err) {
 				t.Errorf("%v, want %s", err, want)
 			}
 		})
@@ -143,7 +145,7 @@ func TestHTTPServerStatus(t *testing.T) {
 			fmt.Fprint(w, tt.body)
 		})
 		_, err := h.Run(t.Context(), &operation.Call{})
-		if err == nil || !strings.HasSuffix(err.Error(), "/processor/x: "+tt.w) || asked != 1 {
+		if err == nil || !strings.HasSuffix(err.Error(), "/processor/x: "+tt.w) || asked != 1 || outcomeUnknown(err) {
 			t.Errorf("%v, want %s; asked %d times", err, tt.w, asked)
 		}
 	}
@@ -164,7 +166,7 @@ func TestHTTPServerLongAnswer(t *testing.T) {
 		t.Errorf("%v, %s", err, log)
 	}
 	kept.Err = errors.New("no disk")
-	if _, err := h.Run(t.Context(), call); err == nil || err.Error() != "artifact answer.json: no disk" {
+	if _, err := h.Run(t.Context(), call); err == nil || err.Error() != "artifact answer.json: no disk" || !outcomeUnknown(err) {
 		t.Error(err)
 	}
 }
@@ -205,11 +207,67 @@ func TestHTTPServerBoundsAnswers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := serve(t, tt.handle).Run(t.Context(), &operation.Call{})
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !outcomeUnknown(err) {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
 		})
 	}
+}
+
+func outcomeUnknown(err error) bool {
+	_, ok := errors.AsType[*operation.OutcomeUnknown](err)
+	return ok
+}
+
+// TestLostAnswers: once a server may have the request, an error does not mean that it did nothing.
+func TestLostAnswers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answer string // before the connection ends
+		linger int    // 0: it is reset
+		want   string
+	}{
+		"closed":          {"", -1, "EOF"},
+		"reset":           {"", 0, "connection reset by peer"},
+		"cut in the head": {"HTTP/1.1 200 OK\r\nContent-", -1, "unexpected EOF"},
+		"rubbish":         {"SSH-2.0-x\r\n", -1, "malformed HTTP"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				c, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = c.(*net.TCPConn).SetLinger(tt.linger)
+				_, _ = io.WriteString(c, tt.answer)
+				_ = c.Close()
+			})
+			_, err := h.Run(t.Context(), &operation.Call{})
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !outcomeUnknown(err) {
+				t.Errorf("httpServer: %v", err)
+			}
+			url := fmt.Sprintf("http://%s:%d/", h.Address, h.Port)
+			if _, _, err := operationtest.Perform(t, Webhook(operation.Host{}), map[string]string{"url": url}); err == nil || !outcomeUnknown(err) {
+				t.Errorf("webhook: %v", err)
+			}
+		})
+	}
+	t.Run("cut in the body", func(t *testing.T) {
+		h := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, "{")
+		})
+		if _, err := h.Run(t.Context(), &operation.Call{}); !errors.Is(err, io.ErrUnexpectedEOF) || !outcomeUnknown(err) {
+			t.Error(err)
+		}
+	})
+	t.Run("nothing was sent", func(t *testing.T) {
+		s := httptest.NewServer(http.NotFoundHandler())
+		s.Close()
+		if _, err := serverOf(t, s.Listener.Addr().String()).Run(t.Context(), &operation.Call{}); !errors.Is(err, unix.ECONNREFUSED) || outcomeUnknown(err) {
+			t.Error(err)
+		}
+	})
 }
 
 // TestHTTPServerSlowAnswers: a server that answers a byte at a time, or never, is waited for until

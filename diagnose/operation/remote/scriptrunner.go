@@ -78,8 +78,8 @@ func argsOf(p *v1alpha1.ScriptRunner, values operation.Values) ([]string, error)
 // of [Call.Parameters]. Its results, if it has a result key, are its output to both streams (in the
 // order in which it was read, which may differ slightly from the order of writing), and "" or why it failed.
 //
-// If it fails, Run returns an error together with the results. If the output is too long, the results
-// are cut, and the artifact output.txt has it.
+// If it fails, Run returns an error together with the results: an [operation.OutcomeUnknown] if it was
+// killed. If the output is too long, the results are cut, and the artifact output.txt has it.
 func (s *Scripts) Run(ctx context.Context, p *v1alpha1.ScriptRunner, call *operation.Call) (operation.Output, error) {
 	if s.reason != nil {
 		return operation.Output{}, s.reason
@@ -110,6 +110,9 @@ func (s *Scripts) Run(ctx context.Context, p *v1alpha1.ScriptRunner, call *opera
 	}
 	if out.Truncated {
 		if err := writeArtifact(call, "output.txt", o.Merged); err != nil {
+			if failure == nil {
+				return out, &operation.OutcomeUnknown{Err: err}
+			}
 			return out, errors.Join(failure, err)
 		}
 	}
@@ -168,7 +171,7 @@ func scriptFailure(ctx context.Context, o *process.Outcome) error {
 	case o.Err != nil && ctx.Err() != nil:
 		what = "was killed: it was cancelled"
 	case o.Err != nil:
-		return fmt.Errorf("script: %w", o.Err)
+		return &operation.OutcomeUnknown{Err: fmt.Errorf("script: %w", o.Err)}
 	case o.State.Success():
 		return nil
 	default:
@@ -184,13 +187,14 @@ func scriptFailure(ctx context.Context, o *process.Outcome) error {
 		}
 		what += ": " + mark + display.Safe(text, maxStderr)
 	}
-	if o.Err != nil {
-		return &scriptError{text: "script " + what, cause: o.Err}
+	err := &scriptError{text: "script " + what, cause: o.Err}
+	if o.Err == nil && o.State.Exited() {
+		return err
 	}
-	return errors.New("script " + what)
+	return &operation.OutcomeUnknown{Err: err} // it was killed somewhere in the middle
 }
 
-// scriptError describes why a script was ended, and wraps the cause.
+// scriptError describes how a script ended, and wraps the reason if it was killed for one.
 type scriptError struct {
 	text  string
 	cause error
