@@ -30,6 +30,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/controller/start"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
+	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
 	"github.com/kernosis/kernosis/reporter/web"
@@ -107,7 +108,8 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, log *slog.
 	speak := liveness.Config{
 		Namespace: cfg.Namespace, Pods: cfg.AgentPods, Types: cfg.ConditionTypes,
 		Silent: cfg.SilentAfter, Draining: cfg.DrainingGrace, StartUp: cfg.StartUpGrace,
-		Workers: cfg.Workers, SlowRate: cfg.SlowWrites, Metrics: ctrlmetrics.Registry, Log: log,
+		Workers: cfg.Workers, SlowRate: cfg.SlowWrites, Annotations: policy.SetKeys,
+		Metrics: ctrlmetrics.Registry, Log: log,
 	}
 	kinds, err := speak.ByObject()
 	if err != nil {

@@ -246,6 +246,21 @@ func Acts(n *corev1.Node) (acts []Act, stale bool, err error) {
 	return m.acts, m.stale, nil
 }
 
+// SetKeys returns the keys of the labels and annotations that acts in force have set. A copy of the
+// node without their values would make the acts look reverted.
+func SetKeys(n *corev1.Node) (keys []string) {
+	acts, _, err := Acts(n)
+	if err != nil {
+		return nil // the reader of the copy gets the same error
+	}
+	for _, a := range acts {
+		if a.Value != nil {
+			keys = append(keys, a.Value.Key)
+		}
+	}
+	return keys
+}
+
 // marks is the parsed annotation.
 type marks struct {
 	acts    []Act             // that are still in force

@@ -95,9 +95,9 @@ func unfinishedSet() *v1alpha1.OperationSet {
 	return set
 }
 
-// makeUnfinished creates n Diagnoses of these nodes, and their OperationSet. The first ones of each node and shape are
-// written through the API server; the others are copies written to etcd, because this test measures
-// holding many Diagnoses, not creating them.
+// makeUnfinished creates n Diagnoses of these nodes, and their OperationSet. The first ones of each
+// node and shape are written through the API server; the others are copies written to etcd, because
+// this test measures holding many Diagnoses, not creating them.
 func makeUnfinished(t *testing.T, server *kubetest.Server, namespace string, nodes []string, n int) {
 	t.Helper()
 	api := apitest.Client(t, server.Admin())

@@ -153,11 +153,11 @@ func (f *Fault) Run(ctx context.Context, env Env) (Result, error) {
 	r := &run{env: env, Result: Result{Fault: f.Name}, want: cmp.Or(env.Count, f.DefaultCount)}
 	r.env.Duration = cmp.Or(env.Duration, f.DefaultDuration)
 	r.env.Memory = cmp.Or(env.Memory, f.DefaultMemory)
-	if r.env.Out != nil {
-		fmt.Fprintf(r.env.Out, "%s: %s\n", f.Name, f.Does)
-	}
 	if err := f.unused(&env); err != nil {
 		return r.Result, err
+	}
+	if r.env.Out != nil {
+		fmt.Fprintf(r.env.Out, "%s: %s\n", f.Name, f.Does)
 	}
 	switch {
 	case r.env.Duration < 0 || r.env.Duration > MaxDuration:

@@ -17,6 +17,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/diagnose/controller/start"
+	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
@@ -41,7 +42,7 @@ func (b *bench) receive() *receiver {
 		}
 	}
 	b.server.ServiceAccount(b.T, b.system, "alertmanager", kubetest.Roles(b, "../../../docs/triggers.md")...)
-	kinds, err := (&liveness.Config{Namespace: b.system}).ByObject()
+	kinds, err := (&liveness.Config{Namespace: b.system, Annotations: policy.SetKeys}).ByObject()
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func cached[T client.Object](t *testing.T, kinds map[client.Object]cache.ByObjec
 
 // Marks of acts in force are not stale in the cache: otherwise the live node is read at each change.
 func TestMarksOfACachedNode(t *testing.T) {
-	kinds, err := (&liveness.Config{Namespace: "system"}).ByObject()
+	kinds, err := (&liveness.Config{Namespace: "system", Annotations: policy.SetKeys}).ByObject()
 	if err != nil {
 		t.Fatal(err)
 	}

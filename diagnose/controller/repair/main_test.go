@@ -30,6 +30,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
+	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -468,7 +469,7 @@ func (b *bench) controlLink(l *link, change func(*Config)) *running {
 // run runs a controller in a manager as the command does: it is added once the kinds are served,
 // and the cache options are shared by all parts.
 func run(ctx context.Context, to *rest.Config, c Config, known *runtime.Scheme) error {
-	speak := liveness.Config{Namespace: c.Namespace}
+	speak := liveness.Config{Namespace: c.Namespace, Annotations: policy.SetKeys}
 	kinds, err := speak.ByObject()
 	if err != nil {
 		return err

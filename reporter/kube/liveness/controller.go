@@ -56,6 +56,10 @@ type Config struct {
 	Workers  int           // 0: [DefaultWorkers]
 	SlowRate float64       // writes a second in a zone that is slowed; 0: [DefaultSlowRate]
 
+	// Annotations returns the keys of a Node's annotations that other controllers of the manager need,
+	// besides our own; may be nil.
+	Annotations func(*corev1.Node) []string
+
 	// Metrics registers the controller's metrics; if nil, they are not registered.
 	Metrics prometheus.Registerer
 	Log     *slog.Logger // nil: none
@@ -83,7 +87,7 @@ func (c *Config) ByObject() (map[client.Object]cache.ByObject, error) {
 	}
 	agents := labels.SelectorFromSet(labels.Set{lease.LabelComponent: lease.ComponentAgent})
 	return map[client.Object]cache.ByObject{
-		&corev1.Node{}: {Transform: trimNode},
+		&corev1.Node{}: {Transform: c.trimNode},
 		&coordinationv1.Lease{}: {
 			Namespaces: map[string]cache.Config{c.Namespace: {LabelSelector: agents}}, Transform: cache.TransformStripManagedFields(),
 		},

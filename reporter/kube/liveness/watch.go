@@ -2,7 +2,6 @@ package liveness
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -23,8 +22,8 @@ import (
 )
 
 // trimNode keeps a Node's names, labels, conditions, whether it accepts pods, our own annotations
-// and those that repairs set: some 4 KiB instead of 20. The manager's other controllers use it too.
-func trimNode(object any) (any, error) {
+// and [Config.Annotations]: some 4 KiB instead of 20. The manager's other controllers use it too.
+func (c *Config) trimNode(object any) (any, error) {
 	n, ok := object.(*corev1.Node)
 	if !ok {
 		return object, nil
@@ -33,45 +32,26 @@ func trimNode(object any) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels},
 		Spec:       corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints},
 	}
-	set := setByRepairs(n)
+	var others []string
+	if c.Annotations != nil {
+		others = c.Annotations(n)
+	}
 	for key, value := range n.Annotations {
-		if strings.HasPrefix(key, ownAnnotations) || slices.Contains(set, key) {
+		if strings.HasPrefix(key, ownAnnotations) || slices.Contains(others, key) {
 			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value)
 		}
 	}
-	for _, c := range n.Status.Conditions {
-		kept := corev1.NodeCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime, LastHeartbeatTime: c.LastHeartbeatTime}
-		if c.Reason == lease.ReasonUnknown || c.Reason == lease.ReasonNeverUpdated {
-			kept.Message = c.Message // other messages are not used
+	for _, have := range n.Status.Conditions {
+		kept := corev1.NodeCondition{Type: have.Type, Status: have.Status, Reason: have.Reason, LastTransitionTime: have.LastTransitionTime, LastHeartbeatTime: have.LastHeartbeatTime}
+		if have.Reason == lease.ReasonUnknown || have.Reason == lease.ReasonNeverUpdated {
+			kept.Message = have.Message // other messages are not used
 		}
 		out.Status.Conditions = append(out.Status.Conditions, kept)
 	}
 	return out, nil
 }
 
-const (
-	ownAnnotations = "kernosis.io/"
-	// acts is the annotation in which package diagnose/policy lists what repairs have done to a node.
-	acts = ownAnnotations + "acts"
-)
-
-// setByRepairs returns the keys of the labels and annotations that repairs have set. Without their
-// values the acts would seem reverted.
-func setByRepairs(n *corev1.Node) []string {
-	var list []struct {
-		Value struct {
-			Key string `json:"key"`
-		} `json:"value"`
-	}
-	if json.Unmarshal([]byte(n.Annotations[acts]), &list) != nil {
-		return nil // none, or of a newer version
-	}
-	var keys []string
-	for i := range list {
-		keys = append(keys, list[i].Value.Key)
-	}
-	return keys
-}
+const ownAnnotations = "kernosis.io/"
 
 func trimPod(object any) (any, error) {
 	p, ok := object.(*corev1.Pod)
