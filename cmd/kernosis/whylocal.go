@@ -15,9 +15,11 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/diagnose/why"
 	whycluster "github.com/kernosis/kernosis/diagnose/why/cluster"
 	"github.com/kernosis/kernosis/diagnose/why/local"
+	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 )
 
@@ -166,6 +168,12 @@ func savedDiagnoses(in *why.Input, state string) {
 			continue
 		}
 		d := savedDiagnosis(v)
+		switch of, err := worker.ReadTaken(v.Dir, v.Report.ID); {
+		case err == nil:
+			d.PodUID = cmp.Or(d.PodUID, trigger.PodUID(of))
+		case !errors.Is(err, fs.ErrNotExist): // otherwise a person has started it
+			in.Unread = append(in.Unread, why.Unread{What: "origin of diagnosis " + d.Name, Why: err.Error()})
+		}
 		if in.Subject.Kind == why.KindNode || d.PodUID != "" && d.PodUID == in.Subject.UID {
 			in.Diagnoses = append(in.Diagnoses, d)
 		}

@@ -71,7 +71,7 @@ func TestTrimKeepsOnlyKnownMetadata(t *testing.T) {
 	labels := map[string]string{v1alpha1.LabelTrigger: "hung", v1alpha1.LabelParent: "u", trigger.LabelSource: "alert"}
 	annotations := map[string]string{
 		v1alpha1.AnnotationFollows: "a/1", trigger.AnnotationTriggeredBy: "b", trigger.AnnotationSubject: "c",
-		trigger.AnnotationEpisode: "d", trigger.AnnotationOmitted: "e",
+		trigger.AnnotationEpisode: "d", trigger.AnnotationPodUID: "e", trigger.AnnotationOmitted: "f",
 	}
 	d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{
 		Labels: maps.Clone(labels), Annotations: maps.Clone(annotations), Finalizers: []string{"example.com/keep"},

@@ -22,6 +22,9 @@ const (
 	AnnotationSubject = v1alpha1.Group + "/trigger-subject"
 	// AnnotationEpisode is when it began, as RFC 3339; for a cronTemplate, the scheduled time.
 	AnnotationEpisode = v1alpha1.Group + "/trigger-episode"
+	// AnnotationPodUID is the UID of the pod that a problem is about. It is no parameter, because that
+	// would make operations enter the pod's network, and not the one that a probe came from.
+	AnnotationPodUID = v1alpha1.Group + "/trigger-pod-uid"
 	// AnnotationOmitted names parameters that are known but were omitted: too long, not plain text,
 	// or uncertain.
 	AnnotationOmitted = v1alpha1.Group + "/omitted-parameters"
@@ -31,12 +34,17 @@ const (
 // namespaces choose its size.
 func KeepOrigin(d *v1alpha1.Diagnosis) {
 	d.Labels = only(d.Labels, v1alpha1.LabelTrigger, v1alpha1.LabelParent, LabelSource)
-	d.Annotations = only(d.Annotations, v1alpha1.AnnotationFollows, AnnotationTriggeredBy, AnnotationSubject, AnnotationEpisode, AnnotationOmitted)
+	d.Annotations = only(d.Annotations, v1alpha1.AnnotationFollows, AnnotationTriggeredBy, AnnotationSubject, AnnotationEpisode, AnnotationPodUID, AnnotationOmitted)
 	parent := d.Parent()
 	d.ManagedFields, d.Finalizers, d.OwnerReferences = nil, nil, nil
 	if parent != nil {
 		d.OwnerReferences = []metav1.OwnerReference{*parent}
 	}
+}
+
+// PodUID returns the UID of the pod that a Diagnosis is about, or "" if it is unknown.
+func PodUID(d *v1alpha1.Diagnosis) string {
+	return cmp.Or(d.Spec.Parameters["podUID"], d.Annotations[AnnotationPodUID])
 }
 
 // only returns the labels or annotations with the keys.
@@ -78,6 +86,9 @@ func (e *Engine) diagnosis(o *occurrence) (dx *v1alpha1.Diagnosis, why string) {
 			OperationSet: m.spec.OperationSet, NodeName: cmp.Or(o.target.node, m.spec.NodeName), PodReference: o.target.pod,
 			TTL: *cmp.Or(m.spec.TTL, &metav1.Duration{Duration: v1alpha1.DefaultTTL}),
 		},
+	}
+	if o.podUID != "" {
+		dx.Annotations[AnnotationPodUID] = display.Safe(o.podUID, maxText)
 	}
 	if len(o.omitted) > 0 {
 		dx.Annotations[AnnotationOmitted] = strings.Join(o.omitted, ",")

@@ -56,7 +56,7 @@ func TestTheDocsNameAll(t *testing.T) {
 	all := []string{
 		trigger.WithheldCooldown, trigger.WithheldRateLimit, trigger.WithheldSame, trigger.WithheldMuted, trigger.WithheldSuppressed,
 		trigger.WithheldUnknownPod, trigger.WithheldUnknownNode, trigger.WithheldNoTarget, trigger.WithheldInvalidTarget, trigger.WithheldOld, trigger.WithheldFuture,
-		trigger.LabelSource, trigger.AnnotationTriggeredBy, trigger.AnnotationSubject, trigger.AnnotationEpisode, trigger.AnnotationOmitted,
+		trigger.LabelSource, trigger.AnnotationTriggeredBy, trigger.AnnotationSubject, trigger.AnnotationEpisode, trigger.AnnotationPodUID, trigger.AnnotationOmitted,
 	}
 	for _, word := range all {
 		if !strings.Contains(text, "`"+word+"`") {

@@ -160,6 +160,7 @@ type occurrence struct {
 	cause      string // what happened, for display
 	episode    time.Time
 	target     target
+	podUID     string // of the pod that a problem is about
 	tenant     string // the namespace of an Event, if it is not trusted
 	podGone    bool   // there is no such pod
 	elsewhere  bool   // the pod is not on the node of the agent that reports it

@@ -204,7 +204,7 @@ func (p *parameters) connection(ev *event.Event) {
 
 // probe sets the parameters of a probe. The network must be checked from where the probe came,
 // which is not the pod that it is about. So the pod's UID is omitted, because operations would
-// enter that pod; its names and cgroup remain.
+// enter that pod; its names and cgroup remain, and [AnnotationPodUID].
 func (p *parameters) probe(ev *event.Event) {
 	d := ev.Probe
 	if d == nil {

@@ -185,7 +185,7 @@ func (e *Engine) ofProblem(m *Matcher, p *problem.Problem, pod *Pod) *occurrence
 	o := &occurrence{
 		matcher: m, subject: subjectOf(p, e.cfg.Node), hint: e.cfg.Node, episode: p.FirstSeen, cooldown: true,
 		cause: "problem of rule " + p.Rule + " (" + p.Reason + ", " + string(p.Severity) + "): " + p.Message,
-		about: p.Subject, target: target{node: e.cfg.Node},
+		about: p.Subject, target: target{node: e.cfg.Node}, podUID: podOf(p),
 	}
 	if o.about == "" || p.Group == "" {
 		o.about = "node " + e.cfg.Node

@@ -204,12 +204,32 @@ func TestWhatADiagnosisOfAProblemSays(t *testing.T) {
 		trigger.AnnotationTriggeredBy: `problem of rule oom-kill (OOMKilling, warning): pg[811] killed\x1b[31m`,
 		trigger.AnnotationSubject:     "shop/db-0",
 		trigger.AnnotationEpisode:     "2026-03-01T12:00:00.123456789Z",
+		trigger.AnnotationPodUID:      db.UID,
 		trigger.AnnotationOmitted:     "limitCgroup",
 	}, dx.Annotations); diff != "" {
 		t.Error(diff)
 	}
 	if dx.Namespace != "kernosis-system" || dx.Labels[v1alpha1.LabelTrigger] != "t0" || dx.Labels[trigger.LabelSource] != "problem" {
 		t.Errorf("%+v", dx.ObjectMeta)
+	}
+}
+
+// The UID of a probed pod is no parameter, because operations would enter the pod's network. The
+// Diagnosis still has it, for those who ask what it is about.
+func TestPodOfAProbe(t *testing.T) {
+	e := engineWith(t, anyOOM)
+	p := hit(start)
+	p.Evidence = []*event.Event{{
+		Kind: event.Probe, Conn: &event.Conn{Dst: netip.MustParseAddrPort("10.0.0.7:8080"), NetNS: 4026531840},
+		Probe: &event.ProbeData{Handler: "http", Endpoint: "10.0.0.7:8080/healthz"},
+	}}
+	dx := only(t, e.Problem(p, db, start))
+	if p := dx.Spec.Parameters; p["podUID"] != "" || p["netns"] != "4026531840" || p["podName"] != "db-0" {
+		t.Errorf("%v", p)
+	}
+	trigger.KeepOrigin(dx)
+	if uid := trigger.PodUID(dx); uid != db.UID {
+		t.Errorf("pod %q", uid)
 	}
 }
 

@@ -44,6 +44,16 @@ func Taken(dir, id string) bool {
 	return err == nil
 }
 
+// ReadTaken returns the Diagnosis, without its status, of a run of the folder that belongs to a
+// worker. The error is fs.ErrNotExist for other runs.
+func ReadTaken(dir, id string) (*v1alpha1.Diagnosis, error) {
+	s, err := readSaved(filepath.Join(dir, takenDir, id+ledgerSuffix), id)
+	if err != nil {
+		return nil, fmt.Errorf("read diagnosis: %w", err)
+	}
+	return s.Diagnosis, nil
+}
+
 // load reads all entries. Unreadable ones are renamed; those of a newer version stay. Both are
 // reported in damaged.
 func (l *ledger) load() (all []*saved, damaged []error) {

@@ -108,7 +108,9 @@ func (w *Worker) parameters(d *v1alpha1.Diagnosis, plan *resolve.Plan) map[strin
 		give("podNamespace", name.Namespace)
 		give("podName", name.Name)
 		give("container", pod.Container)
-		give("podUID", w.c.PodUID(name.Namespace, name.Name))
+		if out["netns"] == "" { // podUID would take precedence: a probe's network is not its pod's
+			give("podUID", w.c.PodUID(name.Namespace, name.Name))
+		}
 	}
 	return out
 }

@@ -438,6 +438,36 @@ func TestTenants(t *testing.T) {
 	})
 }
 
+// A Diagnosis gets its pod's UID, unless it names the network to examine: a UID takes precedence.
+func TestPodUIDIsAdded(t *testing.T) {
+	for netns, want := range map[string]string{"": "pod-1", "4026531840": ""} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, objects(looks()))
+			r.conf.PodUID = func(string, string) string { return "pod-1" }
+			given := operation.Values{"podUID": "not looked"}
+			r.ops.do = map[string]func(context.Context, *operation.Call) (operation.Output, error){
+				"look": func(_ context.Context, c *operation.Call) (operation.Output, error) {
+					given = c.Parameters
+					return operation.Output{}, nil
+				},
+			}
+			r.make(nil)
+			r.start()
+			defer r.stop()
+			d := person("a", "looks")
+			d.Spec.PodReference = &v1alpha1.PodReference{Name: "db-0"}
+			if netns != "" {
+				d.Spec.Parameters = v1alpha1.Parameters{"netns": netns}
+			}
+			r.api.add(d)
+			time.Sleep(time.Minute)
+			if given["podUID"] != want || given["podName"] != "db-0" {
+				t.Errorf("netns %q: %v", netns, given)
+			}
+		})
+	}
+}
+
 // Unknown sets are waited for, but not forever.
 func TestObjectsComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/diagnose/why"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
@@ -71,15 +72,14 @@ func (r *reader) about(d *v1alpha1.Diagnosis) bool {
 	if s.Kind == why.KindNode {
 		return d.Spec.NodeName == s.Name
 	}
-	if uid := d.Spec.Parameters["podUID"]; uid != "" && s.UID != "" {
+	ref, pod := d.Spec.PodReference, d.Pod()
+	if ref != nil && (pod.Namespace != s.Namespace || pod.Name != s.Name) {
+		return false // whatever UID its author has written
+	}
+	if uid := trigger.PodUID(d); uid != "" && s.UID != "" {
 		return r.in.Pods[uid] != "" // another pod with this name has another UID
 	}
-	ref := d.Spec.PodReference
-	if ref == nil {
-		return false
-	}
-	pod := d.Pod()
-	return pod.Namespace == s.Namespace && pod.Name == s.Name && (s.Container == "" || ref.Container == "" || ref.Container == s.Container)
+	return ref != nil && !d.CreationTimestamp.Time.Before(r.created) && (s.Container == "" || ref.Container == "" || ref.Container == s.Container)
 }
 
 // Diagnosis converts a Diagnosis for an answer.
@@ -87,7 +87,7 @@ func Diagnosis(d *v1alpha1.Diagnosis) why.Diagnosis {
 	p := d.Spec.Parameters
 	out := why.Diagnosis{
 		Namespace: d.Namespace, Name: d.Name, Set: d.Spec.OperationSet, Rule: p["rule"], Reason: p["reason"],
-		Subject: p["subject"], PodUID: p["podUID"], Container: cmp.Or(p["container"], p["containerID"]), Started: d.CreationTimestamp.Time,
+		Subject: p["subject"], PodUID: trigger.PodUID(d), Container: cmp.Or(p["container"], p["containerID"]), Started: d.CreationTimestamp.Time,
 	}
 	if pod := d.Pod(); pod.Name != "" {
 		out.Pod, out.Container = pod.String(), cmp.Or(d.Spec.PodReference.Container, out.Container)

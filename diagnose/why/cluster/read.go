@@ -41,6 +41,9 @@ type reader struct {
 	core kubernetes.Interface
 	own  dynamic.Interface // for the kinds of kernosis.io, without their discovery
 	in   why.Input
+	// created is when the pod was created; zero: unknown, or of a static pod, which is older than its
+	// object.
+	created time.Time
 }
 
 // Read returns the answer's input from the API server. It returns an error if the subject does not
@@ -195,10 +198,10 @@ func (r *reader) pod(p *corev1.Pod) {
 			s.Reason, s.Message = c.Reason, c.Message
 		}
 	}
-	r.in.Pods[s.UID] = s.Namespace + "/" + s.Name
+	r.in.Pods[s.UID], r.created = s.Namespace+"/"+s.Name, p.CreationTimestamp.Time
 	if hash := pods.Hash(&p.ObjectMeta); hash != "" {
 		r.in.Pods[hash] = s.Namespace + "/" + s.Name
-		s.UID = hash
+		s.UID, r.created = hash, time.Time{}
 	}
 	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 		for i := range list {
