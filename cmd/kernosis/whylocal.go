@@ -170,7 +170,7 @@ func savedDiagnoses(in *why.Input, state string) {
 		d := savedDiagnosis(v)
 		switch of, err := worker.ReadTaken(v.Dir, v.Report.ID); {
 		case err == nil:
-			d.PodUID = cmp.Or(d.PodUID, trigger.PodUID(of))
+			d.UID, d.PodUID = string(of.UID), cmp.Or(d.PodUID, trigger.PodUID(of))
 		case !errors.Is(err, fs.ErrNotExist): // otherwise a person has started it
 			in.Unread = append(in.Unread, why.Unread{What: "origin of diagnosis " + d.Name, Why: err.Error()})
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
-// The agent's Diagnoses have the UID of their pod, also those without a parameter podUID.
+// The agent's Diagnoses have the UIDs of their object and pod, also those without a parameter podUID.
 func TestSavedDiagnosesOfAPod(t *testing.T) {
 	const id, pod = "0692a938-77b7-475c-afa6-58bf10c52501", "4a1f7c52-8f1e-4d0c-9a55-0d6f2f6b1c11"
 	state := t.TempDir()
@@ -32,7 +32,7 @@ func TestSavedDiagnosesOfAPod(t *testing.T) {
 			t.Errorf("pod %s: %+v, unread %v", uid, in.Diagnoses, in.Unread)
 		}
 		for _, d := range in.Diagnoses {
-			if d.PodUID != pod {
+			if d.UID != id || d.PodUID != pod {
 				t.Errorf("%+v", d)
 			}
 		}

@@ -93,7 +93,8 @@ type Problem struct {
 // Diagnosis is a Diagnosis that was made.
 type Diagnosis struct {
 	Namespace, Name  string // Namespace is empty if only the node has it
-	Set, Rule        string // Rule: of the problem it was made for; empty: made for another reason
+	UID              string // empty: unknown
+	Rule             string // of the problem it was made for; empty: made for another reason
 	Reason           string // of that problem
 	Subject          string
 	PodUID           string
@@ -191,7 +192,7 @@ func Merge(journal, api Input) Input {
 	out.Diagnoses = slices.Clone(api.Diagnoses)
 	for _, d := range journal.Diagnoses {
 		same := func(o Diagnosis) bool {
-			return o.Name == d.Name || o.Set == d.Set && o.Set != "" && o.Started.Sub(d.Started).Abs() < time.Second
+			return o.Name == d.Name || o.UID == d.UID && o.UID != ""
 		}
 		if !slices.ContainsFunc(api.Diagnoses, same) {
 			out.Diagnoses = append(out.Diagnoses, d)

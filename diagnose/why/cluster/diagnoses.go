@@ -86,7 +86,7 @@ func (r *reader) about(d *v1alpha1.Diagnosis) bool {
 func Diagnosis(d *v1alpha1.Diagnosis) why.Diagnosis {
 	p := d.Spec.Parameters
 	out := why.Diagnosis{
-		Namespace: d.Namespace, Name: d.Name, Set: d.Spec.OperationSet, Rule: p["rule"], Reason: p["reason"],
+		Namespace: d.Namespace, Name: d.Name, UID: string(d.UID), Rule: p["rule"], Reason: p["reason"],
 		Subject: p["subject"], PodUID: trigger.PodUID(d), Container: cmp.Or(p["container"], p["containerID"]), Started: d.CreationTimestamp.Time,
 	}
 	if pod := d.Pod(); pod.Name != "" {
