@@ -178,11 +178,28 @@ func (d *Diagnosis) matches(p *Problem) bool {
 	switch {
 	case p.From == FromAPI && p.Pod == "" && d.PodUID != "":
 		// An Event on the Node names its pod only in the text.
-		return strings.Contains(p.Message, d.PodUID) || d.Pod != "" && strings.Contains(p.Message, d.Pod)
+		return strings.Contains(p.Message, d.PodUID) || d.Pod != "" && mentions(p.Message, d.Pod)
 	case p.Pod != "" || d.PodUID != "":
 		return p.Pod == d.PodUID
 	}
 	return p.Subject == "" || d.Subject == "" || p.Subject == d.Subject
+}
+
+// mentions reports whether a text has a pod's name, and not only as a part of a longer one: web-1 in
+// web-10.
+func mentions(text, name string) bool {
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789-"
+	for i := 0; ; i++ {
+		at := strings.Index(text[i:], name)
+		if at < 0 {
+			return false
+		}
+		i += at
+		after := strings.TrimPrefix(text[i+len(name):], ".") // within a name, or at the end of a sentence
+		if (i == 0 || strings.IndexByte(letters, text[i-1]) < 0) && (after == "" || strings.IndexByte(letters, after[0]) < 0) {
+			return true
+		}
+	}
 }
 
 // takes merges candidate p into c, as an effect of it.
