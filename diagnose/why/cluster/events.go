@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -32,13 +33,17 @@ func (r *reader) events(ctx context.Context, namespace, by, of string) error {
 	if list.Continue != "" {
 		r.lacks("Events of "+of, fmt.Sprintf("more than %d: some are omitted", maxObjects), false)
 	}
+	s := &r.in.Subject
+	if s.Kind == why.KindPod && s.UID == "" {
+		// The pod is gone: take the UID of the latest with this name.
+		if s.UID = latest(list.Items); s.UID != "" {
+			r.in.Pods[s.UID] = s.Namespace + "/" + s.Name
+		}
+	}
 	for i := range list.Items {
 		e := &list.Items[i]
-		if uid := string(e.InvolvedObject.UID); r.in.Subject.Kind == why.KindPod && r.in.Subject.UID != "" && r.in.Pods[uid] == "" {
+		if s.Kind == why.KindPod && s.UID != "" && r.in.Pods[string(e.InvolvedObject.UID)] == "" {
 			continue // of an earlier pod with this name
-		} else if r.in.Subject.Kind == why.KindPod && r.in.Subject.UID == "" && e.Source.Component == events.Component {
-			r.in.Subject.UID = uid // the pod is gone; take its UID from the Event
-			r.in.Pods[uid] = r.in.Subject.Namespace + "/" + r.in.Subject.Name
 		}
 		if e.Source.Component == events.Component {
 			r.ours(e)
@@ -48,6 +53,19 @@ func (r *reader) events(ctx context.Context, namespace, by, of string) error {
 	}
 	slices.SortStableFunc(r.in.Events, func(a, b why.Event) int { return b.Last.Compare(a.Last) })
 	return nil
+}
+
+// latest returns the UID of the object of the agent's latest Event, or "".
+func latest(list []corev1.Event) string {
+	var uid string
+	var last time.Time
+	for i := range list {
+		e := &list[i]
+		if at, _ := pods.LastOccurrence(e); e.Source.Component == events.Component && (uid == "" || at.After(last)) {
+			uid, last = string(e.InvolvedObject.UID), at
+		}
+	}
+	return uid
 }
 
 // ours adds a series of the agent's own Events. It skips an Event that reports a condition as

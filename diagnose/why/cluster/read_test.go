@@ -267,6 +267,41 @@ func TestWhatIsNotThere(t *testing.T) {
 	}
 }
 
+// Several pods have had the name of a deleted pod: the answer is about the latest.
+func TestDeletedPods(t *testing.T) {
+	s := newScene(t)
+	s.server.DeletePod(t, s.tenant, "web-1")
+	now := time.Now()
+	for _, e := range []struct {
+		name, by, message string
+		uid               types.UID
+		at                time.Time
+	}{
+		{"web-1.a", "kubelet", "first pod unhealthy", "u1", now.Add(-10 * time.Minute)},
+		{"web-1.b", events.Component, "first pod killed", "u1", now.Add(-10 * time.Minute)},
+		{"web-1.c", events.Component, "third pod killed", "u3", now.Add(-time.Minute)},
+		{"web-1.d", events.Component, "second pod killed", "u2", now.Add(-5 * time.Minute)},
+		{"web-1.e", "kubelet", "third pod unhealthy", "u3", now.Add(-time.Minute)},
+	} {
+		_, err := s.server.Client().CoreV1().Events(s.tenant).Create(t.Context(), &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Name: e.name},
+			InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: s.tenant, Name: "web-1", UID: e.uid},
+			Reason:         "Reason", Message: e.message, Type: "Warning", Count: 1,
+			FirstTimestamp: metav1.NewTime(e.at), LastTimestamp: metav1.NewTime(e.at), Source: corev1.EventSource{Component: e.by, Host: s.node},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	in, err := s.read(s.server.Admin(), s.ofPod())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in.Subject.UID != "u3" || len(in.Problems) != 1 || in.Problems[0].Message != "third pod killed" || len(in.Events) != 1 || in.Events[0].Message != "third pod unhealthy" {
+		t.Errorf("UID %s, %+v, %+v", in.Subject.UID, in.Problems, in.Events)
+	}
+}
+
 // kubelet creates an Event by kubelet about the pod's container.
 func (s *scene) kubelet(reason, message string) {
 	s.t.Helper()
