@@ -250,6 +250,7 @@ func (f *fleet) restart() {
 	f.measure("the API server is killed and started", true, func(r *row) {
 		f.server.Kill(f.TB)
 		f.meter.set(programAPI)
+		retries := f.server.Retries()
 		f.flipAll()
 		ask(f.TB, f.crews, order{Do: "burst", Every: burstEvery, Times: burstTimes})
 		f.sleep(downFor)
@@ -260,6 +261,9 @@ func (f *fleet) restart() {
 		f.settled()
 		r.Settled = time.Since(began)
 		r.Note = fmt.Sprintf("ready %s after its start", round(ready))
+		if n := f.server.Retries() - retries; n > 0 {
+			r.Note += fmt.Sprintf("; it exited %d times while starting, and was started again", n)
+		}
 		if len(f.controllers) > 0 {
 			lead := f.until("a controller leads", 5*time.Minute, func() (bool, string) {
 				for _, c := range f.controllers {

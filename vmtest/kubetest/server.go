@@ -28,6 +28,9 @@ const (
 	// stopFor is how long the API server may take to shut down or to pause. With watches open, a
 	// shutdown would take up to a minute, the timeout of requests.
 	stopFor = 5 * time.Second
+
+	// exitsAtOnce is the time within which the API server exits if it can't start at all.
+	exitsAtOnce = 10 * time.Second
 )
 
 // Options configure a server. The zero value is ready for use.
@@ -60,6 +63,7 @@ type Server struct {
 	mu        sync.Mutex
 	etcd, api *process.Process // api is nil while the API server is stopped
 	closed    bool
+	retries   int // starts of the API server that failed and were repeated
 
 	controllers []*process.Process // set by Start
 }
@@ -177,6 +181,13 @@ func (s *Server) Start(tb testing.TB) {
 	if err := s.startAPI(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// Retries returns how often the API server exited during a start and was started again.
+func (s *Server) Retries() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.retries
 }
 
 // KillEtcd kills etcd. The API server keeps running but can neither read nor write until
