@@ -72,6 +72,7 @@ type agent struct {
 	worker          *worker.Worker // nil if diagnoses are switched off
 	store           *kube.Store
 	running         sync.WaitGroup
+	stop            context.CancelFunc
 
 	mu       sync.Mutex
 	current  []problem.Condition

@@ -46,7 +46,7 @@ type crewOf struct {
 // order is a command to agents.
 type order struct {
 	Do     string        // start, flip, burst, repair, resolve, look, expect, stop
-	Over   time.Duration // start: each at a random moment within this time
+	Over   time.Duration // start, stop: all within this time
 	Status problem.Status
 	Every  int // flip, burst: agents whose number is divisible by this; 0 for those in Nodes
 	Times  int
@@ -76,7 +76,7 @@ func runCrew(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer c.end()
+	defer c.end(0)
 	for {
 		var o order
 		if err := from.Decode(&o); errors.Is(err, io.EOF) {
@@ -161,7 +161,7 @@ func (c *crewWork) do(o *order) (*state, error) {
 		c.each(o, func(a *agent) { answer.Mistakes = append(answer.Mistakes, a.mistakes(o.Hurt)...) })
 		answer.Mistakes = answer.Mistakes[:min(len(answer.Mistakes), maxReported)]
 	case "stop":
-		c.end()
+		c.end(o.Over)
 		c.each(o, func(a *agent) {
 			if l := a.lease.Stats(); l.Drained && !l.Superseded {
 				answer.Drained++
@@ -209,13 +209,21 @@ func (c *crewWork) start(over time.Duration) error {
 			return err
 		}
 		c.agents[i] = a
-		a.start(c.ctx)
+		ctx, stop := context.WithCancel(c.ctx)
+		a.stop = stop
+		a.start(ctx)
 	}
 	return nil
 }
 
-// end stops all agents and waits for them.
-func (c *crewWork) end() {
+// end stops all agents, one after the other within a time, and waits for them.
+func (c *crewWork) end(over time.Duration) {
+	for _, a := range c.agents {
+		if over > 0 {
+			<-time.After(over / time.Duration(len(c.agents)))
+		}
+		a.stop()
+	}
 	c.cancel()
 	for _, a := range c.agents {
 		a.running.Wait()

@@ -280,13 +280,14 @@ func (f *fleet) restart() {
 	f.complete("restart")
 }
 
-// stop shuts down all agents.
+// stop shuts down all agents, at the pace of a rollout: an agent tries to record its end for 5 s, too
+// short for thousands of them at once.
 func (f *fleet) stop() {
 	f.Helper()
 	var drained int
-	f.measure("agents end", true, func(r *row) {
+	f.measure(fmt.Sprintf("agents end within %s", round(f.rollout)), true, func(r *row) {
 		began := time.Now()
-		drained = ask(f.TB, f.crews, order{Do: "stop"}).Drained
+		drained = ask(f.TB, f.crews, order{Do: "stop", Over: f.rollout}).Drained
 		r.Settled = time.Since(began)
 	})
 	if drained != f.nodes {
