@@ -97,6 +97,30 @@ func TestAbsence(t *testing.T) {
 	want(t, e.Tick(at(103*time.Hour)), "soon  firing")
 }
 
+// A rule that was changed to or from absentFor before a restart does not keep its former problem.
+func TestAbsentForChangedBeforeARestart(t *testing.T) {
+	const rest = ", condition: Sick, reason: R, message: m"
+	seen := ruleSet(t, "\n- {name: backup, events: [log], logs: [backup], pattern: oops, latched: true"+rest+"}\n")
+	missed := ruleSet(t, "\n- {name: backup, events: [log], logs: [backup], pattern: done, absentFor: 24h"+rest+"}\n")
+	e := detector.NewEngine(seen)
+	e.Observe(source("log/backup", true), at(0))
+	oops := done(1, 0)
+	oops.Log.Text = "oops"
+	want(t, e.Observe(oops, at(0)), "backup  firing", "Sick=True R")
+
+	e = restarted(t, e, missed, time.Hour)
+	if p := e.Problems(); len(p) > 0 {
+		t.Errorf("of the former rule: %+v", p)
+	}
+	e.Observe(source("log/backup", true), at(time.Hour))
+	want(t, e.Tick(at(25*time.Hour)), "backup  firing", "Sick=True R")
+
+	e = restarted(t, e, seen, 26*time.Hour)
+	if p := e.Problems(); len(p) > 0 {
+		t.Errorf("of the former rule: %+v", p)
+	}
+}
+
 // A loss does not restart the wait for a kernel message while another log has all of them.
 func TestAbsenceWhileALogLosesLines(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, "\n- {name: alive, events: [log], logs: [kernel], pattern: alive, absentFor: 10m, reason: R, message: m}\n"))

@@ -18,6 +18,7 @@ func TestEachServiceIsASourceOfItsOwn(t *testing.T) {
 	of := func(when string) string { return "\n- {name: r, events: [probe], when: '" + when + "'" + clear }
 	kubelet := `event.probe == "service" && event.target == "kubelet"`
 	up := func(stem string) *event.Event { return source(stem, true) }
+	gone := &event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: "service/kubelet", Gone: true}}
 	for _, c := range []struct {
 		name, rules string
 		reported    []*event.Event
@@ -27,6 +28,7 @@ func TestEachServiceIsASourceOfItsOwn(t *testing.T) {
 		{"pods' probes are seen", of(kubelet), []*event.Event{up("probe"), up("service/dns")}, waiting + "service/kubelet"},
 		{"its own", of(kubelet), []*event.Event{up("service/kubelet"), down("probe", "no kubelet"), down("service/dns", "gone")}, healthy},
 		{"its own is down", of(kubelet), []*event.Event{up("probe"), down("service/kubelet", "no socket")}, "Unknown SourceUnavailable: service/kubelet: no socket"},
+		{"its own is gone", of(kubelet), []*event.Event{down("service/kubelet", "no socket"), gone}, waiting + "service/kubelet"},
 		{"two", of(`event.probe == "service" && event.target in ["kubelet", "dns"]`), []*event.Event{up("service/kubelet"), down("service/dns", "gone")},
 			"Unknown SourceUnavailable: service/dns: gone"},
 		{"any service", of(`event.probe == "service"`), []*event.Event{up("probe")}, healthy},

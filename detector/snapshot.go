@@ -25,7 +25,7 @@ type snapshot struct {
 	Seen       []byte              `json:"seen,omitempty"`
 	Mutes      []mute              `json:"mutes,omitempty"`
 	Stems      []savedStem         `json:"stems,omitempty"`
-	Absences   map[string]absence  `json:"absences,omitempty"` // by rule
+	Absences   map[string]absence  `json:"absences,omitempty"` // by rule; has all rules with absentFor
 	Withheld   []*withheld         `json:"withheld,omitempty"`
 	Lost       map[string]uint64   `json:"lost,omitempty"` // to rate limits, by source
 	LostAt     time.Duration       `json:"lostAt,omitempty"`
@@ -117,7 +117,8 @@ func (e *Engine) Resume(data []byte, now event.Moment) error {
 	}
 	e.loadMutes(mutes)
 	for i := range s.Problems {
-		e.restore(&s.Problems[i])
+		_, awaited := s.Absences[s.Problems[i].Rule]
+		e.restore(&s.Problems[i], awaited)
 	}
 	for _, c := range e.conditions {
 		for _, old := range s.Conditions {
@@ -219,9 +220,11 @@ func (e *Engine) Restarted(now event.Moment) {
 	}
 }
 
-func (e *Engine) restore(p *savedProblem) {
+// restore restores a problem if its rule is still the same, see [Rule.sameProblem]. awaited: it was a
+// rule with absentFor.
+func (e *Engine) restore(p *savedProblem, awaited bool) {
 	r := e.byName[p.Rule]
-	if r == nil || p.Fault != r.Fault || p.Condition != r.Condition || !slices.Equal(p.GroupBy, r.GroupBy) ||
+	if r == nil || p.Fault != r.Fault || p.Condition != r.Condition || awaited != r.awaits() || !slices.Equal(p.GroupBy, r.GroupBy) ||
 		r.series.entries[p.Group] != nil || len(r.series.entries) > maxMaxGroups {
 		return
 	}

@@ -46,7 +46,7 @@ func (e *Engine) stem(name string) *stemState {
 	return st
 }
 
-// sourceChanged handles a source that came up or went down.
+// sourceChanged handles a source that came up, went down or is gone.
 func (e *Engine) sourceChanged(d *event.SourceData, now time.Duration) {
 	if d == nil {
 		return
@@ -56,7 +56,7 @@ func (e *Engine) sourceChanged(d *event.SourceData, now time.Duration) {
 		before[i] = e.watching(s)
 	}
 	st := e.stem(d.Stem)
-	st.Known, st.Up, st.Kernel, st.Reason = true, d.Up, d.Kernel, reasonText(d.Reason)
+	st.Known, st.Up, st.Kernel, st.Reason = !d.Gone, d.Up, d.Kernel, reasonText(d.Reason)
 	e.absencesOf(d.Stem, st, false, now)
 	e.markStem(d.Stem, st)
 	for _, en := range e.entries() {

@@ -31,6 +31,8 @@ type SourceData struct {
 	Reason string `json:"reason,omitempty"`
 	// Fallback lists the parts that are served by a fallback, and why; empty: none.
 	Fallback string `json:"fallback,omitempty"`
+	// Gone: the source no longer exists, such as a service that is no longer probed; Up is false.
+	Gone bool `json:"gone,omitempty"`
 }
 
 func (d *SourceData) facts(*Event, *Facts) {}

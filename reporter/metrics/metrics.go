@@ -130,6 +130,8 @@ func (m *Metrics) Event(ev *event.Event, evaluation time.Duration) {
 		m.sourceUp.WithLabelValues(stem).Set(boolean(ev.Check.Status != event.CheckUnknown))
 	case ev.SourceUp != nil && ev.SourceUp.Stem == event.LogStem:
 		// A log that is not configured is not a source.
+	case ev.SourceUp != nil && ev.SourceUp.Gone:
+		m.sourceUp.DeleteLabelValues(ev.SourceUp.Stem)
 	case ev.SourceUp != nil:
 		m.sourceUp.WithLabelValues(ev.SourceUp.Stem).Set(boolean(ev.SourceUp.Up))
 	}

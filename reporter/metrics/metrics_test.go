@@ -17,6 +17,8 @@ func TestMetrics(t *testing.T) {
 	m.Event(&event.Event{Kind: event.Lost, Lost: &event.LostData{Stem: "diskio", Reason: "ring-full", Count: 5}}, 0)
 	m.Event(&event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: "diskio"}}, 0)
 	m.Event(&event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: "log"}}, 0) // not a source
+	m.Event(&event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: "service/kubelet"}}, 0)
+	m.Event(&event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: "service/kubelet", Gone: true}}, 0)
 	m.Event(&event.Event{Kind: event.Check, Check: &event.CheckData{Check: "ntp", Status: event.CheckUnknown}}, 0)
 	m.Event(&event.Event{Kind: event.Check, Check: &event.CheckData{Check: "dns", Status: event.CheckProblem}}, 0)
 	m.Handled(time.Millisecond)

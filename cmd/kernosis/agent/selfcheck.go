@@ -129,10 +129,10 @@ func (s *selfCheck) look(first bool) {
 }
 
 // report passes the outcome to the engine. A problem that continues keeps its message there, so if
-// the message has changed, the problem is ended first.
+// the message has changed, the problem is ended first, even while it is muted.
 func (s *selfCheck) report(d event.CheckData) {
-	if d.Status == event.CheckProblem && slices.ContainsFunc(s.agent.conditions(), func(c problem.Condition) bool {
-		return c.Type == "KernosisDegraded" && c.Status == problem.True && c.Message != d.Message
+	if d.Status == event.CheckProblem && slices.ContainsFunc(s.agent.problemsNow(), func(p problem.Problem) bool {
+		return p.Condition == "KernosisDegraded" && p.State == problem.Firing && p.Message != d.Message
 	}) {
 		s.agent.observe(checkEvent(event.CheckData{Check: d.Check, Status: event.CheckOK}))
 	}

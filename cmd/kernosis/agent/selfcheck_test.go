@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -82,8 +83,21 @@ func TestSelfCheckReportsChanges(t *testing.T) {
 	if !strings.Contains(log.String(), `msg="no longer degraded" part=log/a`) || strings.Count(log.String(), "part=log/b") != 1 {
 		t.Errorf("log:\n%s", log.String())
 	}
-	if err := os.WriteFile(second, nil, 0o600); err != nil {
+	// Also while its rule is muted, for when the mute ends.
+	mute := problem.Mute{Rule: "kernosis-degraded", Until: time.Now().Add(time.Hour), Reason: "known"}
+	a.engine.SetMutes([]problem.Mute{mute}, a.now())
+	if err := os.Remove(first); err != nil {
 		t.Fatal(err)
+	}
+	look(false, problem.False, "without "+first, "nothing")
+	a.engine.SetMutes(nil, a.now())
+	if c := condition(); c.Status != problem.True || !strings.Contains(c.Message, "without "+first) {
+		t.Errorf("after the mute: %+v", c)
+	}
+	for _, file := range []string{first, second} {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s.look(false)
 	if c := condition(); len(s.notes()) == 0 && c.Status != problem.False {

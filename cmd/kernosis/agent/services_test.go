@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,9 +13,11 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/collector"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/collector/probe/service"
 	"github.com/kernosis/kernosis/detector"
@@ -100,9 +103,24 @@ func TestFoundServices(t *testing.T) {
 	if !probed() {
 		t.Error("kubelet is not probed")
 	}
+	// As if its source had been up before a restart, so that it needs no probe to be known.
+	a.saw, a.ended = map[string]bool{"service/kubelet": true}, hostfs.BootTime()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.runner.Run(ended); err != nil {
+		t.Fatal(err)
+	}
+	sources := func(want int) {
+		t.Helper()
+		if n, err := testutil.GatherAndCount(a.metrics.Registry, "kernosis_source_up"); err != nil || n != want {
+			t.Errorf("%d sources in the metrics, want %d: %v", n, want, err)
+		}
+	}
+	sources(1)
 	if err := reloadRules(a, p.cfg, p.mutes); err != nil || a.ruleOfCondition("KubeletUnhealthy") != "own" || probed() {
 		t.Errorf("%v: rule %q, probed: %v", err, a.ruleOfCondition("KubeletUnhealthy"), probed())
 	}
+	sources(0)
 	p.found(kubelet)
 	if has(a) || probed() {
 		t.Error("the service replaces the rule")

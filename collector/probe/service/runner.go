@@ -99,15 +99,23 @@ func (r *Runner) Add(services ...Service) error {
 	return errors.Join(errs...)
 }
 
-// Remove ends the probes of a service, if there is one of this name.
+// Remove ends the probes of a service, if there is one of this name, and reports that its source is
+// gone.
 func (r *Runner) Remove(name string) {
 	r.adding.Lock()
 	defer r.adding.Unlock()
 	r.mu.Lock()
+	s := r.all[name]
 	delete(r.all, name)
 	r.order = slices.DeleteFunc(r.order, func(o string) bool { return o == name })
 	r.mu.Unlock()
 	r.show()
+	r.mu.Lock()
+	known := s != nil && s.known
+	r.mu.Unlock()
+	if known {
+		r.reportSource(name, event.SourceData{Gone: true})
+	}
 }
 
 // show updates the Manager's pod with the current services. The caller holds adding.
@@ -296,10 +304,12 @@ func (r *Runner) sees(s *state, err error) {
 	if same {
 		return
 	}
-	r.cfg.Report(hostfs.Stamped(event.Event{
-		Kind: event.Source, Source: source,
-		SourceUp: &event.SourceData{Stem: event.NamedStem(event.ServiceStem, s.Name), Up: err == nil, Reason: why},
-	}))
+	r.reportSource(s.Name, event.SourceData{Up: err == nil, Reason: why})
+}
+
+func (r *Runner) reportSource(name string, d event.SourceData) {
+	d.Stem = event.NamedStem(event.ServiceStem, name)
+	r.cfg.Report(hostfs.Stamped(event.Event{Kind: event.Source, Source: source, SourceUp: &d}))
 }
 
 // Describe implements prometheus.Collector.

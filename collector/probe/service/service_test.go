@@ -80,6 +80,10 @@ func (p *tape) report(ev *event.Event) {
 	defer p.mu.Unlock()
 	switch ev.Kind {
 	case event.Source:
+		if ev.SourceUp.Gone {
+			p.reported = append(p.reported, "gone "+ev.SourceUp.Stem)
+			break
+		}
 		p.reported = append(p.reported, fmt.Sprintf("source %s %v %s", ev.SourceUp.Stem, ev.SourceUp.Up, ev.SourceUp.Reason))
 	default:
 		p.reported = append(p.reported, fmt.Sprintf("%s %s %d/%d %s", ev.Kind, ev.Probe.Name, ev.Probe.Failures, ev.Probe.Threshold, ev.Probe.Verdict))
@@ -203,7 +207,7 @@ func TestThresholds(t *testing.T) {
 }
 
 // What was known stays known after a restart, unless the restart took as long as detecting it
-// again.
+// again, until the service is removed.
 func TestRestart(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -216,10 +220,12 @@ func TestRestart(t *testing.T) {
 		s.Period = 30 * time.Second
 		all = append(all, s)
 	}
-	_, tape := start(t, ownNode(t), all...)
+	r, tape := start(t, ownNode(t), all...)
 	if got := tape.wait(t, "kept"); !slices.Equal(got, []string{"source service/kept true "}) {
 		t.Errorf("%q", got)
 	}
+	r.Remove("kept")
+	tape.wait(t, "gone service/kept")
 }
 
 // A service that never answered is unknown until a threshold of failures, then failed.

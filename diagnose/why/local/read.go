@@ -130,6 +130,8 @@ func (r *Follower) started(e *journal.Entry) {
 
 func (r *Follower) event(ev *event.Event, now time.Time) {
 	switch {
+	case ev.SourceUp != nil && ev.SourceUp.Gone:
+		delete(r.sources, ev.SourceUp.Stem)
 	case ev.SourceUp != nil:
 		s, d := r.sources[ev.SourceUp.Stem], ev.SourceUp
 		s.Name, s.Up, s.Reason, s.Fallback, s.Since = d.Stem, d.Up, "", d.Fallback, now

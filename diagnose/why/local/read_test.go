@@ -233,6 +233,8 @@ func TestFollow(t *testing.T) {
 	fallback.SourceUp.Fallback = "context by a kprobe"
 	n.after(time.Second, fallback)
 	n.after(0, source("sockfail", false))
+	n.after(0, source("service/kubelet", false))
+	n.after(0, &event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: "service/kubelet", Gone: true}})
 	n.after(0, &event.Event{Kind: event.Check, Check: &event.CheckData{Check: "ntp", Status: event.CheckUnknown, Message: "no chronyc"}})
 	lost := func(count uint64) {
 		n.after(0, &event.Event{Kind: event.Lost, Lost: &event.LostData{Stem: "diskio", Count: count, Reason: "ring-full"}})
