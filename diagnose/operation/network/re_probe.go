@@ -150,14 +150,8 @@ func isTarget(h operation.Host, target *place, to, local netip.AddrPort) error {
 	defer view.Close()
 	const patience = 200 * time.Millisecond // the other end may be slower
 	for end := time.Now().Add(patience); ; time.Sleep(patience / 20) {
-		found := false
-		if _, err := view.Sockets(netlook.AllStates, to.Port(), false, func(s *netlook.Socket) {
-			found = found || s.State != netlook.Listen && s.Local == to && s.Remote == local
-		}); err != nil {
+		if found, err := view.Connection(to, local); err != nil || found != nil {
 			return err
-		}
-		if found {
-			return nil
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("the server at %s is not in the network namespace of pod %s, or a proxy or translated address hides it", to, target.pod)

@@ -12,6 +12,7 @@ import (
 
 	pb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/collector/netprobe"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/netlab"
@@ -142,6 +143,44 @@ func TestProbeOfAServerNotYetFound(t *testing.T) {
 	r, err := probeOnce(t.Context(), p, time.Second)
 	if err != nil || r.unverified() == nil {
 		t.Errorf("%v, %v", r, err)
+	}
+}
+
+// A probe's connection is found among more than one list of sockets has.
+func TestProbeOfABusyPort(t *testing.T) {
+	pod := netlab.New(t)
+	to := netip.MustParseAddrPort("127.0.0.1:80")
+	pod.Sysctl("net/core/somaxconn", "65535")
+	pod.Listen(to.String(), 65535) // the ends of connections stay in its queue
+	unlisted := map[netip.AddrPort]bool{}
+	pod.In(func() error {
+		for range 9000 {
+			c, err := net.Dial("tcp", to.String())
+			if err != nil {
+				return err
+			}
+			unlisted[netip.MustParseAddrPort(c.LocalAddr().String())] = true
+			if err := c.Close(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	p := &place{inode: pod.Inode, pid: holder(pod)}
+	view, err := open(host(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer view.Close()
+	all, err := view.Sockets(netlook.AllStates, to.Port(), false, func(s *netlook.Socket) { delete(unlisted, s.Remote) })
+	if err != nil || all || len(unlisted) == 0 {
+		t.Fatalf("all sockets are listed %v, %v", all, err)
+	}
+	for local := range unlisted {
+		if err := isTarget(host(), p, to, local); err != nil {
+			t.Error(err)
+		}
+		break
 	}
 }
 
