@@ -1,10 +1,12 @@
 package network
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -122,6 +124,26 @@ func TestProbesOfAnotherServer(t *testing.T) {
 		for _, check := range []operation.Builtin{CheckAppSilent(h), CheckProbeFails(h), CheckProbeRecovers(h)} {
 			t.Run(check.Name+" "+protocol, func(t *testing.T) {
 				fail(t, check, at, "can't verify that the probe reached the pod: the server at 10.97.34.1:91 is not in the network namespace")
+			})
+		}
+	}
+}
+
+// Neither does one that the agent could not make.
+func TestProbesThatAreNotMade(t *testing.T) {
+	node, pod := netlab.PairIn(t, 34)
+	h := labHost(t, node, pod)
+	pod.Serve("10.97.34.2:80", netlab.Echo)
+	// The link to the node's namespace can be read, but not opened.
+	proc1 := h.FS.Path("/proc/1")
+	if err := errors.Join(os.Remove(proc1), os.MkdirAll(proc1+"/ns", 0o755), os.Symlink("net:["+inode(node)+"]", proc1+"/ns/net")); err != nil {
+		t.Fatal(err)
+	}
+	for _, protocol := range []string{"tcp", "http", "https", "grpc"} {
+		at := map[string]string{"netns": inode(pod), "address": "10.97.34.2", "port": "80", "protocol": protocol, "timeout": "20s"}
+		for _, check := range []operation.Builtin{CheckAppSilent(h), CheckProbeFails(h), CheckProbeRecovers(h)} {
+			t.Run(check.Name+" "+protocol, func(t *testing.T) {
+				fail(t, check, at, "can't probe: in network namespace "+inode(node)+": ")
 			})
 		}
 	}
