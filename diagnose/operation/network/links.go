@@ -113,16 +113,13 @@ func linksOf(h operation.Host, p *place, r *operation.Finding) ([]link, error) {
 // links lists the devices of a namespace, sorted by index, with the drops of their qdiscs. If it is
 // not whole, some may be missing.
 func links(view *netlook.View, r *operation.Finding) (out []link, whole bool, err error) {
-	list, whole, err := undisturbed(func() ([]netlink.Link, error) { return netlook.Ask(view, (*netlink.Handle).LinkList) })
+	list, whole, err := listed(view, r, "devices", (*netlink.Handle).LinkList)
 	if err != nil {
 		return nil, false, fmt.Errorf("list devices: %w", err)
 	}
-	if !whole {
-		r.Note("devices changed meanwhile: some may be missing")
-	}
 	drops := map[int]uint64{}
-	qdiscs, err := netlook.Ask(view, func(h *netlink.Handle) ([]netlink.Qdisc, error) { return h.QdiscList(nil) })
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+	qdiscs, _, err := listed(view, r, "qdiscs", func(h *netlink.Handle) ([]netlink.Qdisc, error) { return h.QdiscList(nil) })
+	if err != nil {
 		r.Note("can't read qdisc counters: %v", err)
 	}
 	for _, q := range qdiscs {
@@ -155,6 +152,15 @@ func links(view *netlook.View, r *operation.Finding) (out []link, whole bool, er
 	}
 	slices.SortFunc(links, func(a, b link) int { return cmp.Compare(a.index, b.index) })
 	return links, whole, nil
+}
+
+// listed lists something of a namespace like undisturbed, and notes if the list is not whole.
+func listed[T any](view *netlook.View, r *operation.Finding, what string, list func(*netlink.Handle) ([]T, error)) (out []T, whole bool, err error) {
+	out, whole, err = undisturbed(func() ([]T, error) { return netlook.Ask(view, list) })
+	if err == nil && !whole {
+		r.Note("%s changed meanwhile: some may be missing", what)
+	}
+	return out, whole, err
 }
 
 // undisturbed lists something again while changes interrupt the list. It gives up after a few

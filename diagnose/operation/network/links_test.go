@@ -3,6 +3,7 @@ package network
 import (
 	"errors"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -107,6 +108,21 @@ func TestLinksThatChange(t *testing.T) {
 	}
 	if v, err := judge(false, up, down); err != nil || v.Reason != "LinkDown" {
 		t.Errorf("one is down: %v, %v", v, err)
+	}
+}
+
+// A list that may lack something says so.
+func TestNoteOfAListThatChanges(t *testing.T) {
+	n := netlab.New(t)
+	view, err := open(host(), &place{inode: n.Inode, pid: holder(n)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer view.Close()
+	r := newReport(nil)
+	list, whole, err := listed(view, r, "cats", func(*netlink.Handle) ([]int, error) { return []int{1}, netlink.ErrDumpInterrupted })
+	if err != nil || whole || len(list) != 1 || !slices.Equal(r.Notes, []string{"cats changed meanwhile: some may be missing"}) {
+		t.Errorf("%v, whole %v, %v, notes %q", list, whole, err, r.Notes)
 	}
 }
 
