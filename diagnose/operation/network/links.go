@@ -97,6 +97,7 @@ type link struct {
 	mii                             string // link state of a member according to the bond
 	stats                           netlink.LinkStatistics
 	qdiscDrops                      uint64
+	qdiscsKnown                     bool // all are in qdiscDrops
 }
 
 // linksOf lists the devices of a namespace.
@@ -118,7 +119,7 @@ func links(view *netlook.View, r *operation.Finding) (out []link, whole bool, er
 		return nil, false, fmt.Errorf("list devices: %w", err)
 	}
 	drops := map[int]uint64{}
-	qdiscs, _, err := listed(view, r, "qdiscs", func(h *netlink.Handle) ([]netlink.Qdisc, error) { return h.QdiscList(nil) })
+	qdiscs, known, err := listed(view, r, "qdiscs", func(h *netlink.Handle) ([]netlink.Qdisc, error) { return h.QdiscList(nil) })
 	if err != nil {
 		r.Note("can't read qdisc counters: %v", err)
 	}
@@ -136,7 +137,7 @@ func links(view *netlook.View, r *operation.Finding) (out []link, whole bool, er
 			index: a.Index, parent: a.ParentIndex, masterIndex: a.MasterIndex, mtu: a.MTU,
 			name: display.Safe(a.Name, maxName), kind: display.Safe(l.Type(), maxName),
 			up: a.RawFlags&unix.IFF_UP != 0, carrier: a.RawFlags&unix.IFF_LOWER_UP != 0,
-			oper: a.OperState.String(), qdiscDrops: drops[a.Index],
+			oper: a.OperState.String(), qdiscDrops: drops[a.Index], qdiscsKnown: known,
 		}
 		if a.Statistics != nil {
 			n.stats = *a.Statistics
@@ -221,6 +222,10 @@ func linksGrew(before, after []link) []string {
 			continue
 		}
 		was := &before[at]
+		qdiscsWere := now.qdiscDrops
+		if was.qdiscsKnown && now.qdiscsKnown {
+			qdiscsWere = was.qdiscDrops
+		}
 		var parts []string
 		for _, c := range []struct {
 			was, now uint64
@@ -228,7 +233,7 @@ func linksGrew(before, after []link) []string {
 		}{
 			{was.stats.RxDropped, now.stats.RxDropped, "received and dropped"}, {was.stats.TxDropped, now.stats.TxDropped, "dropped on sending"},
 			{was.stats.RxErrors, now.stats.RxErrors, "receive errors"}, {was.stats.TxErrors, now.stats.TxErrors, "send errors"},
-			{was.qdiscDrops, now.qdiscDrops, "dropped by the qdisc"},
+			{qdiscsWere, now.qdiscDrops, "dropped by the qdisc"},
 		} {
 			if n := increase(c.was, c.now); n > 0 {
 				parts = append(parts, fmt.Sprintf("%d %s", n, c.text))

@@ -126,6 +126,18 @@ func TestNoteOfAListThatChanges(t *testing.T) {
 	}
 }
 
+// What a qdisc dropped before it could be read is not dropped during the window.
+func TestLinksGrew(t *testing.T) {
+	before, after := []link{{index: 2, name: "eth0", qdiscDrops: 3, qdiscsKnown: true}}, []link{{index: 2, name: "eth0", qdiscDrops: 7, qdiscsKnown: true}}
+	if got := linksGrew(before, after); !slices.Equal(got, []string{"eth0: 4 dropped by the qdisc"}) {
+		t.Errorf("%q", got)
+	}
+	before[0].qdiscDrops, before[0].qdiscsKnown = 0, false
+	if got := linksGrew(before, after); len(got) > 0 {
+		t.Errorf("%q, though the first counters are not known", got)
+	}
+}
+
 // A fault of a member that the bond detects counts for the member.
 func TestLinkFaults(t *testing.T) {
 	links := []link{
