@@ -94,7 +94,14 @@ func TestSockets(t *testing.T) {
 	if waiting == nil || waiting.Inode != 0 || waiting.RQueue != 4 || waiting.Remote.String() != c.LocalAddr().String() || !waiting.HasInfo || waiting.Info.Bytes_received != 4 || waiting.Info.Rcv_mss < 500 {
 		t.Errorf("connection %+v of %s", waiting, c.LocalAddr())
 	}
-	if l := v.Listener(netip.MustParseAddrPort("10.97.32.2:80")); !l.Present || l.String() != "queue 1/5" || l.Full() {
+	at, from := netip.MustParseAddrPort("10.97.32.2:80"), netip.MustParseAddrPort(c.LocalAddr().String())
+	if s, err := v.Connection(at, from); err != nil || s == nil || s.State != Established || s.Info.Bytes_received != 4 {
+		t.Errorf("the connection from %s: %+v, %v", from, s, err)
+	}
+	if s, err := v.Connection(netip.MustParseAddrPort("10.97.32.9:80"), from); err != nil || s != nil {
+		t.Errorf("a connection to another address: %+v, %v", s, err)
+	}
+	if l := v.Listener(at); !l.Present || l.String() != "queue 1/5" || l.Full() {
 		t.Errorf("listener %+v", l)
 	}
 	var own *Socket

@@ -101,22 +101,20 @@ func watchSilence(h operation.Host, ctx context.Context, p *probing, timeout tim
 		return nil, err
 	}
 	defer view.Close()
+	if s.child, err = view.Connection(p.To, remote); err != nil {
+		return nil, err
+	}
 	inodes := map[uint32]bool{}
-	if _, err := view.Sockets(netlook.AllStates, p.To.Port(), true, func(c *netlook.Socket) {
-		switch {
-		case c.State != netlook.Listen && c.Local == p.To && c.Remote == remote:
-			kept := *c
-			s.child = &kept
-		case c.State == netlook.Listen && c.Takes(p.To):
-			inodes[c.Inode] = true
+	if s.child != nil && s.child.Inode != 0 {
+		inodes[s.child.Inode] = true
+	} else if _, err := view.Sockets(1<<netlook.Listen, p.To.Port(), false, func(l *netlook.Socket) {
+		if l.Takes(p.To) {
+			inodes[l.Inode] = true
 		}
 	}); err != nil {
 		return nil, err
 	}
 	s.queue = view.Listener(p.To)
-	if s.child != nil && s.child.Inode != 0 {
-		inodes = map[uint32]bool{s.child.Inode: true}
-	}
 	owners, _ := owners(h, ctx, p.target, inodes, nil)
 	for _, o := range owners {
 		s.owner = o

@@ -97,6 +97,7 @@ type link struct {
 	mii                             string // link state of a member according to the bond
 	stats                           netlink.LinkStatistics
 	qdiscDrops                      uint64
+	qdiscsKnown                     bool // all are in qdiscDrops
 }
 
 // linksOf lists the devices of a namespace.
@@ -113,16 +114,13 @@ func linksOf(h operation.Host, p *place, r *operation.Finding) ([]link, error) {
 // links lists the devices of a namespace, sorted by index, with the drops of their qdiscs. If it is
 // not whole, some may be missing.
 func links(view *netlook.View, r *operation.Finding) (out []link, whole bool, err error) {
-	list, whole, err := undisturbed(func() ([]netlink.Link, error) { return netlook.Ask(view, (*netlink.Handle).LinkList) })
+	list, whole, err := listed(view, r, "devices", (*netlink.Handle).LinkList)
 	if err != nil {
 		return nil, false, fmt.Errorf("list devices: %w", err)
 	}
-	if !whole {
-		r.Note("devices changed meanwhile: some may be missing")
-	}
 	drops := map[int]uint64{}
-	qdiscs, err := netlook.Ask(view, func(h *netlink.Handle) ([]netlink.Qdisc, error) { return h.QdiscList(nil) })
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+	qdiscs, known, err := listed(view, r, "qdiscs", func(h *netlink.Handle) ([]netlink.Qdisc, error) { return h.QdiscList(nil) })
+	if err != nil {
 		r.Note("can't read qdisc counters: %v", err)
 	}
 	for _, q := range qdiscs {
@@ -139,7 +137,7 @@ func links(view *netlook.View, r *operation.Finding) (out []link, whole bool, er
 			index: a.Index, parent: a.ParentIndex, masterIndex: a.MasterIndex, mtu: a.MTU,
 			name: display.Safe(a.Name, maxName), kind: display.Safe(l.Type(), maxName),
 			up: a.RawFlags&unix.IFF_UP != 0, carrier: a.RawFlags&unix.IFF_LOWER_UP != 0,
-			oper: a.OperState.String(), qdiscDrops: drops[a.Index],
+			oper: a.OperState.String(), qdiscDrops: drops[a.Index], qdiscsKnown: known,
 		}
 		if a.Statistics != nil {
 			n.stats = *a.Statistics
@@ -155,6 +153,15 @@ func links(view *netlook.View, r *operation.Finding) (out []link, whole bool, er
 	}
 	slices.SortFunc(links, func(a, b link) int { return cmp.Compare(a.index, b.index) })
 	return links, whole, nil
+}
+
+// listed lists something of a namespace like undisturbed, and notes if the list is not whole.
+func listed[T any](view *netlook.View, r *operation.Finding, what string, list func(*netlink.Handle) ([]T, error)) (out []T, whole bool, err error) {
+	out, whole, err = undisturbed(func() ([]T, error) { return netlook.Ask(view, list) })
+	if err == nil && !whole {
+		r.Note("%s changed meanwhile: some may be missing", what)
+	}
+	return out, whole, err
 }
 
 // undisturbed lists something again while changes interrupt the list. It gives up after a few
@@ -215,6 +222,10 @@ func linksGrew(before, after []link) []string {
 			continue
 		}
 		was := &before[at]
+		qdiscsWere := now.qdiscDrops
+		if was.qdiscsKnown && now.qdiscsKnown {
+			qdiscsWere = was.qdiscDrops
+		}
 		var parts []string
 		for _, c := range []struct {
 			was, now uint64
@@ -222,7 +233,7 @@ func linksGrew(before, after []link) []string {
 		}{
 			{was.stats.RxDropped, now.stats.RxDropped, "received and dropped"}, {was.stats.TxDropped, now.stats.TxDropped, "dropped on sending"},
 			{was.stats.RxErrors, now.stats.RxErrors, "receive errors"}, {was.stats.TxErrors, now.stats.TxErrors, "send errors"},
-			{was.qdiscDrops, now.qdiscDrops, "dropped by the qdisc"},
+			{qdiscsWere, now.qdiscDrops, "dropped by the qdisc"},
 		} {
 			if n := increase(c.was, c.now); n > 0 {
 				parts = append(parts, fmt.Sprintf("%d %s", n, c.text))

@@ -3,6 +3,7 @@ package network
 import (
 	"errors"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -107,6 +108,33 @@ func TestLinksThatChange(t *testing.T) {
 	}
 	if v, err := judge(false, up, down); err != nil || v.Reason != "LinkDown" {
 		t.Errorf("one is down: %v, %v", v, err)
+	}
+}
+
+// A list that may lack something says so.
+func TestNoteOfAListThatChanges(t *testing.T) {
+	n := netlab.New(t)
+	view, err := open(host(), &place{inode: n.Inode, pid: holder(n)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer view.Close()
+	r := newReport(nil)
+	list, whole, err := listed(view, r, "cats", func(*netlink.Handle) ([]int, error) { return []int{1}, netlink.ErrDumpInterrupted })
+	if err != nil || whole || len(list) != 1 || !slices.Equal(r.Notes, []string{"cats changed meanwhile: some may be missing"}) {
+		t.Errorf("%v, whole %v, %v, notes %q", list, whole, err, r.Notes)
+	}
+}
+
+// What a qdisc dropped before it could be read is not dropped during the window.
+func TestLinksGrew(t *testing.T) {
+	before, after := []link{{index: 2, name: "eth0", qdiscDrops: 3, qdiscsKnown: true}}, []link{{index: 2, name: "eth0", qdiscDrops: 7, qdiscsKnown: true}}
+	if got := linksGrew(before, after); !slices.Equal(got, []string{"eth0: 4 dropped by the qdisc"}) {
+		t.Errorf("%q", got)
+	}
+	before[0].qdiscDrops, before[0].qdiscsKnown = 0, false
+	if got := linksGrew(before, after); len(got) > 0 {
+		t.Errorf("%q, though the first counters are not known", got)
 	}
 }
 

@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
@@ -39,11 +38,11 @@ func Neighbours(h operation.Host) operation.Builtin {
 				r.Text("nextHopState", n.State)
 				r.Text("linkAddress", n.Address)
 			}
-			list, err := netlook.Ask(p.view, func(h *netlink.Handle) ([]netlink.Neigh, error) { return h.NeighList(0, p.family()) })
-			if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+			list, _, err := listed(p.view, r, "neighbours", func(h *netlink.Handle) ([]netlink.Neigh, error) { return h.NeighList(0, p.family()) })
+			if err != nil {
 				r.Note("neighbour table: %v", err)
 			}
-			names, states := p.linkNames(), map[string]int{}
+			names, states := p.linkNames(r), map[string]int{}
 			for i := range list {
 				states[netlook.NeighborState(list[i].State)]++
 			}

@@ -116,14 +116,21 @@ func probeOf(h operation.Host, v operation.Values) (*probing, *operation.Finding
 		headers.Set("Host", v["host"])
 	}
 	p := &probing{target: target, Probe: netprobe.Probe{
-		From: func(connect func() error) error { return netlook.Within(h.FS, from.inode, from.pid, connect) },
-		To:   netip.AddrPortFrom(address, uint16(v.Int("port"))), Protocol: v["protocol"],
+		From: func(connect func() error) error {
+			entered := false
+			err := netlook.Within(h.FS, from.inode, from.pid, func() error { entered = true; return connect() })
+			if !entered && err != nil {
+				return &unverified{fmt.Errorf("can't probe: %w", err)}
+			}
+			return err
+		},
+		To: netip.AddrPortFrom(address, uint16(v.Int("port"))), Protocol: v["protocol"],
 		Path: path, Headers: headers, Service: v["service"],
 	}}
 	if target.pod != "" {
 		p.Connected = func(to, local netip.AddrPort) error {
 			if err := isTarget(h, target, to, local); err != nil {
-				return &unverified{err}
+				return &unverified{fmt.Errorf("%s: %w", notVerified, err)}
 			}
 			return nil
 		}
@@ -131,13 +138,11 @@ func probeOf(h operation.Host, v operation.Values) (*probing, *operation.Finding
 	return p, r, nil
 }
 
-// unverified is the error of a probe that may have reached another server than the target's. It is
-// no evidence about the target.
+// unverified is the error of a probe that was not made, or may have reached another server than the
+// target's. It is no evidence about the target.
 type unverified struct{ error }
 
-func (e *unverified) Error() string {
-	return "can't verify that the probe reached the pod: " + e.error.Error()
-}
+const notVerified = "can't verify that the probe reached the pod"
 
 // isTarget returns an error if the other end of a connection is not in the intended namespace.
 // Somebody who may set addresses in a pod can give it an address that the node routes elsewhere,
@@ -150,14 +155,8 @@ func isTarget(h operation.Host, target *place, to, local netip.AddrPort) error {
 	defer view.Close()
 	const patience = 200 * time.Millisecond // the other end may be slower
 	for end := time.Now().Add(patience); ; time.Sleep(patience / 20) {
-		found := false
-		if _, err := view.Sockets(netlook.AllStates, to.Port(), false, func(s *netlook.Socket) {
-			found = found || s.State != netlook.Listen && s.Local == to && s.Remote == local
-		}); err != nil {
+		if found, err := view.Connection(to, local); err != nil || found != nil {
 			return err
-		}
-		if found {
-			return nil
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("the server at %s is not in the network namespace of pod %s, or a proxy or translated address hides it", to, target.pod)
@@ -211,7 +210,7 @@ func probeOnce(ctx context.Context, p *probing, timeout time.Duration) (*probeRe
 		return nil, err
 	}
 	if r.Err != nil && verifying.Load() && r.unverified() == nil {
-		r.Err = &unverified{r.Err}
+		r.Err = &unverified{fmt.Errorf("%s: %w", notVerified, r.Err)}
 	}
 	return r, nil
 }

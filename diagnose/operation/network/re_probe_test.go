@@ -1,10 +1,12 @@
 package network
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +14,7 @@ import (
 
 	pb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/collector/netprobe"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/netlab"
@@ -126,6 +129,26 @@ func TestProbesOfAnotherServer(t *testing.T) {
 	}
 }
 
+// Neither does one that the agent could not make.
+func TestProbesThatAreNotMade(t *testing.T) {
+	node, pod := netlab.PairIn(t, 34)
+	h := labHost(t, node, pod)
+	pod.Serve("10.97.34.2:80", netlab.Echo)
+	// The link to the node's namespace can be read, but not opened.
+	proc1 := h.FS.Path("/proc/1")
+	if err := errors.Join(os.Remove(proc1), os.MkdirAll(proc1+"/ns", 0o755), os.Symlink("net:["+inode(node)+"]", proc1+"/ns/net")); err != nil {
+		t.Fatal(err)
+	}
+	for _, protocol := range []string{"tcp", "http", "https", "grpc"} {
+		at := map[string]string{"netns": inode(pod), "address": "10.97.34.2", "port": "80", "protocol": protocol, "timeout": "20s"}
+		for _, check := range []operation.Builtin{CheckAppSilent(h), CheckProbeFails(h), CheckProbeRecovers(h)} {
+			t.Run(check.Name+" "+protocol, func(t *testing.T) {
+				fail(t, check, at, "can't probe: in network namespace "+inode(node)+": ")
+			})
+		}
+	}
+}
+
 // Neither does one that times out before the server is found.
 func TestProbeOfAServerNotYetFound(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -142,6 +165,44 @@ func TestProbeOfAServerNotYetFound(t *testing.T) {
 	r, err := probeOnce(t.Context(), p, time.Second)
 	if err != nil || r.unverified() == nil {
 		t.Errorf("%v, %v", r, err)
+	}
+}
+
+// A probe's connection is found among more than one list of sockets has.
+func TestProbeOfABusyPort(t *testing.T) {
+	pod := netlab.New(t)
+	to := netip.MustParseAddrPort("127.0.0.1:80")
+	pod.Sysctl("net/core/somaxconn", "65535")
+	pod.Listen(to.String(), 65535) // the ends of connections stay in its queue
+	unlisted := map[netip.AddrPort]bool{}
+	pod.In(func() error {
+		for range 9000 {
+			c, err := net.Dial("tcp", to.String())
+			if err != nil {
+				return err
+			}
+			unlisted[netip.MustParseAddrPort(c.LocalAddr().String())] = true
+			if err := c.Close(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	p := &place{inode: pod.Inode, pid: holder(pod)}
+	view, err := open(host(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer view.Close()
+	all, err := view.Sockets(netlook.AllStates, to.Port(), false, func(s *netlook.Socket) { delete(unlisted, s.Remote) })
+	if err != nil || all || len(unlisted) == 0 {
+		t.Fatalf("all sockets are listed %v, %v", all, err)
+	}
+	for local := range unlisted {
+		if err := isTarget(host(), p, to, local); err != nil {
+			t.Error(err)
+		}
+		break
 	}
 }
 

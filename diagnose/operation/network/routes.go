@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -31,7 +30,7 @@ func Routes(h operation.Host) operation.Builtin {
 			operation.Result{Name: "linkMTU", Doc: "MTU of the device"},
 			operation.Result{Name: "rules", Doc: "rules that select a table, at most 12"},
 			operation.Result{Name: "routes", Doc: "routes in all tables except the local one"},
-			operation.Result{Name: "defaultRoute", Doc: "true: the main table has a default route"},
+			operation.Result{Name: "defaultRoute", Doc: "true: the main table has a default route; not set if routes may be missing"},
 		),
 		Run: inspect(h, findPath, func(_ context.Context, call *operation.Call, p *routePath,
 			r *operation.Finding) (*operation.Verdict, error) {
@@ -43,23 +42,18 @@ func Routes(h operation.Host) operation.Builtin {
 					r.Uint("linkMTU", uint64(max(0, l.Attrs().MTU)))
 				}
 			}
-			rules, err := p.rules()
+			rules, err := p.rules(r)
 			if err != nil {
 				r.Note("no rules: %v", err) // a kernel without policy routing
 			}
 			const shown = 12
 			r.Text("rules", display.List(rules, shown))
-			routes, err := p.routes()
+			routes, whole, err := p.routes(r)
 			if err != nil {
 				r.Note("routes: %v", err)
 			}
-			byDefault := false
-			for i := range routes {
-				byDefault = byDefault || routes[i].Table == unix.RT_TABLE_MAIN && isDefault(&routes[i])
-			}
-			r.Uint("routes", uint64(len(routes)))
-			r.Bool("defaultRoute", byDefault)
-			names := p.linkNames()
+			reportTables(r, routes, whole)
+			names := p.linkNames(r)
 			err = r.Artifact(call, "routes.txt", func(w *operation.Page) {
 				w.Printf("to %s in %s: %s\n\nrules\n", p.to, p.place, p.route.String())
 				for _, rule := range rules {
@@ -79,9 +73,24 @@ func Routes(h operation.Host) operation.Builtin {
 	}
 }
 
+// reportTables stores what is known of the routes. If they are not whole, the default route may be
+// missing.
+func reportTables(r *operation.Finding, routes []netlink.Route, whole bool) {
+	byDefault := false
+	for i := range routes {
+		byDefault = byDefault || routes[i].Table == unix.RT_TABLE_MAIN && isDefault(&routes[i])
+	}
+	if whole || len(routes) > 0 {
+		r.Uint("routes", uint64(len(routes)))
+	}
+	if whole || byDefault {
+		r.Bool("defaultRoute", byDefault)
+	}
+}
+
 // rules lists the rules of the address' family, in the order in which the kernel evaluates them.
-func (p *routePath) rules() ([]string, error) {
-	rules, err := netlook.Ask(p.view, func(h *netlink.Handle) ([]netlink.Rule, error) { return h.RuleList(p.family()) })
+func (p *routePath) rules(r *operation.Finding) ([]string, error) {
+	rules, _, err := listed(p.view, r, "rules", func(h *netlink.Handle) ([]netlink.Rule, error) { return h.RuleList(p.family()) })
 	if err != nil {
 		return nil, err
 	}
@@ -112,9 +121,9 @@ func (p *routePath) rules() ([]string, error) {
 }
 
 // routes lists the routes of the address' family in all tables except the local one.
-func (p *routePath) routes() ([]netlink.Route, error) {
+func (p *routePath) routes(r *operation.Finding) (out []netlink.Route, whole bool, err error) {
 	family := p.family()
-	out, err := netlook.Ask(p.view, func(h *netlink.Handle) (out []netlink.Route, err error) {
+	return listed(p.view, r, "routes", func(h *netlink.Handle) (out []netlink.Route, err error) {
 		err = h.RouteListFilteredIter(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
 			if r.Table != unix.RT_TABLE_LOCAL {
 				out = append(out, r)
@@ -123,15 +132,14 @@ func (p *routePath) routes() ([]netlink.Route, error) {
 		})
 		return out, err
 	})
-	if errors.Is(err, netlink.ErrDumpInterrupted) {
-		err = errors.New("they changed meanwhile: some may be missing")
-	}
-	return out, err
 }
 
-func (p *routePath) linkNames() map[int]string {
+func (p *routePath) linkNames(r *operation.Finding) map[int]string {
 	names := map[int]string{}
-	links, _ := netlook.Ask(p.view, (*netlink.Handle).LinkList)
+	links, _, err := listed(p.view, r, "devices", (*netlink.Handle).LinkList)
+	if err != nil {
+		r.Note("can't read device names: %v", err)
+	}
 	for _, l := range links {
 		names[l.Attrs().Index] = display.Safe(l.Attrs().Name, maxName)
 	}

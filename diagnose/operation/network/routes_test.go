@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
@@ -61,6 +62,24 @@ func TestRoutes(t *testing.T) {
 	}
 	fail(t, check, map[string]string{"netns": inode(n)}, "parameter address is required")
 	fail(t, routes, map[string]string{"netns": "77", "address": "10.0.0.1"}, "network namespace 77")
+}
+
+// A part of the routes does not exclude a default route.
+func TestRoutesThatChange(t *testing.T) {
+	other, def := netlink.Route{Table: unix.RT_TABLE_MAIN, Dst: &net.IPNet{IP: net.IPv4(10, 0, 0, 0), Mask: net.CIDRMask(8, 32)}}, netlink.Route{Table: unix.RT_TABLE_MAIN}
+	for _, c := range []struct {
+		routes []netlink.Route
+		whole  bool
+		want   string
+	}{
+		{[]netlink.Route{other}, true, "false"}, {[]netlink.Route{other}, false, ""}, {[]netlink.Route{other, def}, false, "true"}, {nil, false, ""},
+	} {
+		r := newReport(nil)
+		reportTables(r, c.routes, c.whole)
+		if got := r.Results["defaultRoute"]; got != c.want {
+			t.Errorf("%d routes, whole %v: %q, want %q", len(c.routes), c.whole, got, c.want)
+		}
+	}
 }
 
 func TestNeighbours(t *testing.T) {
