@@ -1,6 +1,8 @@
 package bpf
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -193,12 +195,23 @@ func isCgroupRoot(dir *os.File) bool {
 }
 
 func pidMounts(pid string) ([]*mountinfo.Info, error) {
-	f, err := os.Open(filepath.Join("/proc", pid, "mountinfo"))
+	text, err := os.ReadFile(filepath.Join("/proc", pid, "mountinfo"))
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	return mountinfo.GetMountsFromReader(f, mountinfo.FSTypeFilter("cgroup2"))
+	return cgroupMounts(text)
+}
+
+// cgroupMounts returns the mounts of the cgroup v2 hierarchy. The library fails at a line longer
+// than bufio.Scanner allows (an overlay of hundreds of layers), so it gets only the lines needed.
+func cgroupMounts(text []byte) ([]*mountinfo.Info, error) {
+	var lines []byte
+	for line := range bytes.Lines(text) {
+		if len(line) < bufio.MaxScanTokenSize && bytes.Contains(line, []byte(" - cgroup2 ")) {
+			lines = append(lines, line...)
+		}
+	}
+	return mountinfo.GetMountsFromReader(bytes.NewReader(lines), mountinfo.FSTypeFilter("cgroup2"))
 }
 
 // isFault reports whether a drop reason (without SKB_DROP_REASON_) is a fault: it does not occur in

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -245,6 +246,50 @@ func TestGaugeUnseen(t *testing.T) {
 	}
 	if reported := n.look(); !has(reported, "gauge/inodes down: filesystem at /: input/output error") || !has(reported, "inodes 48 of 64: 8:2 at /data") {
 		t.Errorf("one that fails: %q", reported)
+	}
+	n.mounts("0:43 / /b btrfs rw")
+	n.g.own = func() ([]hostfs.Mount, error) {
+		return []hostfs.Mount{{ID: 1, Minor: 43, Root: "/etc/hosts", Path: "/etc/hosts"}}, nil
+	}
+	way = func(path string, _ fsKey) error {
+		if path == "/etc/hosts" {
+			return nil
+		}
+		return errOther
+	}
+	if reported := n.look(); !has(reported, "space 51200 of 81920: x0:43 at /b") {
+		t.Errorf("without a device number: %q", reported)
+	}
+}
+
+// TestStatfsAtAnonymousDevice: a path that leads to another filesystem is refused, even if the
+// wanted one numbers its files itself, as btrfs does.
+func TestStatfsAtAnonymousDevice(t *testing.T) {
+	mounts, err := hostfs.OwnMounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var key fsKey
+	for _, m := range mounts {
+		if m.Path == "/proc" { // the last one is on top
+			key = fsKey{m.Major, m.Minor}
+		}
+	}
+	if _, err := statfsAt("/proc", key); err != nil {
+		t.Errorf("the filesystem itself: %v", err)
+	}
+	other := fsKey{0, key.minor + 1}
+	if _, err := statfsAt("/proc", other); !errors.Is(err, errOther) {
+		t.Errorf("another filesystem: error %v, want %v", err, errOther)
+	}
+	// What init's root leads to is not in this process's table.
+	tree, err := unix.OpenTree(unix.AT_FDCWD, "/proc", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		t.Skipf("no permission to make a mount: %v", err)
+	}
+	defer unix.Close(tree)
+	if _, err := statfsAt(fmt.Sprintf("/proc/self/fd/%d", tree), other); err != nil {
+		t.Errorf("in another mount namespace: %v", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -110,7 +111,7 @@ func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 	g.reportSource(event.GaugeInodes, unread, emit)
 }
 
-// ownPaths returns where the filesystems of devices are mounted in the agent's own mount namespace.
+// ownPaths returns where filesystems are mounted in the agent's own mount namespace.
 func (g *gaugeSource) ownPaths() map[fsKey]string {
 	paths := make(map[fsKey]string)
 	mounts, err := g.own()
@@ -121,7 +122,7 @@ func (g *gaugeSource) ownPaths() map[fsKey]string {
 	for i := range mounts {
 		m := &mounts[i]
 		key := fsKey{m.Major, m.Minor}
-		if _, ok := paths[key]; !ok && m.Major != 0 && !hidden(m) {
+		if _, ok := paths[key]; !ok && !hidden(m) {
 			paths[key] = m.Path
 		}
 	}
@@ -235,8 +236,8 @@ func hiddenIn(mounts []hostfs.Mount) func(*hostfs.Mount) bool {
 // errOther is returned if another filesystem is at the path.
 var errOther = errors.New("the agent finds another filesystem there")
 
-// statfsAt calls statfs at path, if the device is mounted there. Files have the device number of
-// the mount, except on btrfs and bcachefs (major 0).
+// statfsAt calls statfs at path, if the filesystem is mounted there. Files have the device number of
+// the mount, except on btrfs and bcachefs (major 0), which number their subvolumes.
 func statfsAt(path string, key fsKey) (st unix.Statfs_t, err error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -247,7 +248,18 @@ func statfsAt(path string, key fsKey) (st unix.Statfs_t, err error) {
 	if err := unix.Fstat(fd, &file); err != nil {
 		return st, err
 	}
-	if key.major != 0 && (unix.Major(file.Dev) != key.major || unix.Minor(file.Dev) != key.minor) {
+	at := fsKey{unix.Major(file.Dev), unix.Minor(file.Dev)}
+	if key.major == 0 {
+		switch m, err := (hostfs.FS{}).FileMount(os.Getpid(), fd); {
+		case err == nil:
+			at = fsKey{m.Major, m.Minor}
+		case errors.Is(err, fs.ErrNotExist):
+			at = key // seen through init's root: its own table has the mount at this path
+		default:
+			return st, err
+		}
+	}
+	if at != key {
 		return st, errOther
 	}
 	return st, unix.Fstatfs(fd, &st)

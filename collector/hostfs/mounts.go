@@ -49,8 +49,9 @@ type Mount struct {
 
 // ParseMounts parses the text of mountinfo. The library handles the fields and their octal escapes.
 // It fails at a line longer than bufio.Scanner allows (an overlay of hundreds of layers): omitted.
+// A table that exceeds the bounds is an error: in a part of it, filesystems would look unmounted.
 func ParseMounts(r io.Reader) ([]Mount, error) {
-	text, err := io.ReadAll(io.LimitReader(r, largeFile))
+	text, err := io.ReadAll(io.LimitReader(r, largeFile+1))
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +61,9 @@ func ParseMounts(r io.Reader) ([]Mount, error) {
 			count++
 			return count > maxMounts, count > maxMounts
 		})
+	if len(text) > largeFile || count > maxMounts {
+		return nil, fmt.Errorf("parse mountinfo: more than %d bytes or %d mounts", largeFile, maxMounts)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("parse mountinfo: %w", err)
 	}

@@ -78,6 +78,24 @@ func TestParseMountsLongLine(t *testing.T) {
 	}
 }
 
+// A part of a table is not a table: the mounts that it lacks would look unmounted.
+func TestParseMountsTooLarge(t *testing.T) {
+	short := "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n"
+	// A cut in the options leaves a valid line.
+	long := "2 1 0:9 / /layers rw - overlay none rw,lowerdir=" + strings.Repeat("/l:", 300) + "\n"
+	for name, text := range map[string]string{
+		"bytes":  strings.Repeat(long, largeFile/len(long)+1),
+		"mounts": strings.Repeat(short, maxMounts+1),
+	} {
+		if got, err := ParseMounts(strings.NewReader(text)); err == nil {
+			t.Errorf("too many %s: %d mounts and no error", name, len(got))
+		}
+	}
+	if got, err := ParseMounts(strings.NewReader(strings.Repeat(short, maxMounts))); err != nil || len(got) != maxMounts {
+		t.Errorf("as many mounts as allowed: %d, error %v", len(got), err)
+	}
+}
+
 func TestMountTableNil(t *testing.T) {
 	var table *MountTable
 	if table.At(8, 1) != nil || table.Mounts() != nil {
