@@ -167,7 +167,7 @@ func TestCgroupMountsLongLine(t *testing.T) {
 	long := strings.Repeat("/l:", 40_000)
 	got, err := cgroupMounts([]byte("1 0 0:9 / /layers rw - overlay none rw,lowerdir=" + long + "\n" +
 		"2 0 0:26 / " + long + " rw - cgroup2 none rw\n" +
-		"3 0 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"))
+		"3 0 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup rw,nsdelegate\n"))
 	if err != nil || len(got) != 1 || got[0].Mountpoint != "/sys/fs/cgroup" {
 		t.Errorf("%d mounts, error %v; want the one at /sys/fs/cgroup", len(got), err)
 	}
