@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 )
 
 func TestUnknownCommands(t *testing.T) {
@@ -39,7 +41,8 @@ func TestUnknownCommands(t *testing.T) {
 	}
 }
 
-// Usage errors name the flag or command, and what to write instead; none shows an error of Go.
+// Usage errors exit with 2 and name the flag or command, and what to write instead; none shows an
+// error of Go.
 func TestUsageErrors(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "own.txt")
 	if err := os.WriteFile(file, []byte("apiVersion: rules.kernosis.io/v1\nrules:\n- {name: a, events: [oomkil], reason: R, message: m}\n"), 0o600); err != nil {
@@ -48,6 +51,9 @@ func TestUsageErrors(t *testing.T) {
 	for args, want := range map[string]string{
 		"run --hung-task-after 5":       `--hung-task-after: "5": want a duration such as 30s, 5m or 1h30m`,
 		"inject oom --count many":       `--count: "many": want a whole number`,
+		"inject oom --count 1001":       "inject oom: count 1001, want 0 to 1000",
+		"inject oom --duration -1s":     "inject oom: duration -1s, want 0 to 10m0s",
+		"inject hung-task --count 2":    "inject hung-task: the fault has no count; these have: ",
 		"run --diagnose=perhaps":        `--diagnose: "perhaps": want true or false`,
 		"agent --kube-api-qps many":     `--kube-api-qps: "many": want a number`,
 		"run --hung-task-aftr 5s":       `unknown flag: --hung-task-aftr, did you mean "hung-task-after"?`,
@@ -67,6 +73,9 @@ func TestUsageErrors(t *testing.T) {
 		err := root.ExecuteContext(t.Context())
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "strconv") {
 			t.Errorf("%s:\n%v\nwant %s", args, err, want)
+		}
+		if code := exitCode(err, io.Discard); code != output.ExitInput {
+			t.Errorf("%s: exit code %d, want %d", args, code, output.ExitInput)
 		}
 	}
 }

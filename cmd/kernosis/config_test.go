@@ -127,6 +127,8 @@ func TestMistakenConfig(t *testing.T) {
 		"value of env":     {env: [2]string{"KERNOSIS_OUTPUT", "xml"}, want: []string{`KERNOSIS_OUTPUT: "xml": want text or json`}},
 		"type of env":      {env: [2]string{"KERNOSIS_KEEP_ATTACHED", "maybe"}, want: []string{`KERNOSIS_KEEP_ATTACHED: "maybe", want true or false`}},
 		"port of env":      {env: [2]string{"KERNOSIS_PORT", "99999"}, want: []string{`KERNOSIS_PORT: "99999", want a whole number up to 65535`}},
+		"logs of env":      {env: [2]string{"KERNOSIS_LOGS", "kmsg"}, want: []string{"KERNOSIS_LOGS: can't be set by a variable: set logs in the configuration file (--config)"}},
+		"services of env":  {env: [2]string{"KERNOSIS_SERVICES", "[kubelet]"}, want: []string{"KERNOSIS_SERVICES: can't be set"}},
 		"target":           {args: []string{"--target", "x"}, want: []string{`--target: "x": want ADDRESS:PORT`}},
 		"no state":         {args: []string{"--state-dir", ""}, want: []string{"--state-dir: must not be empty"}},
 		"listen":           {file: "log: [none]\nlisten: 20257\n", want: []string{`kernosis.yaml:2: listen: "20257": want ADDRESS:PORT, for example 127.0.0.1:20257`}},

@@ -15,11 +15,11 @@ func docNamespaces() []string {
 
 // docNamespacedKinds returns the Kubernetes kinds that commands of the documentation may use.
 func docNamespacedKinds() []string {
-	return strings.Fields("configmap daemonset deployment events job lease leases pod podmonitors pods networkpolicies resourcequotas secrets")
+	return strings.Fields("configmap daemonset deployment events job lease leases pod podmonitors pods networkpolicies resourcequotas role rolebinding secrets serviceaccount")
 }
 
 func docClusterKinds() []string {
-	return strings.Fields("clusterrolebinding clusterrolebindings namespace node nodes validatingadmissionpolicybindings")
+	return strings.Fields("clusterrole clusterrolebinding clusterrolebindings namespace node nodes validatingadmissionpolicybindings")
 }
 
 // checkKubectl checks the verb and the kinds after it, and that objects of Kernosis are requested in

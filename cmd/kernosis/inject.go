@@ -36,6 +36,9 @@ func newInject() *cobra.Command {
 			if !ok {
 				return fmt.Errorf("inject: unknown fault %q: want one of %s", args[0], strings.Join(faultNames(), ", "))
 			}
+			if err := f.CheckEnv(&env); err != nil {
+				return err
+			}
 			env.Out = cmd.OutOrStdout()
 			env.WaitTarget = waitTarget(pinRoot)
 			_, err := f.Run(cmd.Context(), env)

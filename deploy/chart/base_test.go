@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/kernosis/kernosis/deploy/chart"
@@ -139,6 +140,36 @@ func TestRemovalWithoutHelm(t *testing.T) {
 	}
 	kubectl("delete configmap other -n " + chart.Namespace)
 	kubectl("delete -f diagnose/manifest/sets/oom-kill.yaml")
+}
+
+// The documented deletion of what Helm's hooks leave matches each object of a hook, and no others.
+func TestRemovalOfHooks(t *testing.T) {
+	page, err := os.ReadFile("../../docs/uninstall.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	removal := regexp.MustCompile(`(?m)^kubectl -n kernosis delete (\S+) \\\n  -l '(.+)'$`).FindStringSubmatch(string(page))
+	if removal == nil {
+		t.Fatal("docs/uninstall.md has no kubectl delete of Jobs")
+	}
+	selector, err := labels.Parse(removal[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	hooks := 0
+	for _, o := range rendered(t, parse(t, "uninstall: {crds: true}")) {
+		hook := o.GetAnnotations()["helm.sh/hook"]
+		if hook != "" {
+			hooks++
+		}
+		deleted := selector.Matches(labels.Set(o.GetLabels())) && slices.Contains(strings.Split(removal[1], ","), strings.ToLower(o.GetKind()))
+		if deleted != (hook != "") {
+			t.Errorf("%s %s of the hook %q: deleted %t", o.GetKind(), o.GetName(), hook, deleted)
+		}
+	}
+	if hooks != 14 {
+		t.Errorf("%d objects of hooks, want 14", hooks)
+	}
 }
 
 func TestObjectsOfTheBase(t *testing.T) {

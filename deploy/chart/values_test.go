@@ -200,6 +200,7 @@ func TestWrongValues(t *testing.T) {
 		{"two certificates", "{agent: {config: {metrics-cert-file: /tls.crt}}, metrics: {certificateSecret: a}}", []string{"agent.config.metrics-cert-file", "metrics.certificateSecret"}},
 		{"a certificate without TLS", "metrics: {certificateSecret: a, plainHTTP: true}", []string{"metrics.certificateSecret, metrics.plainHTTP: want one of them", `metrics.certificateSecret to ""`}},
 		{"tokens without an API server", "agent: {config: {enable-k8s-exporter: false}}", []string{"agent.config.enable-k8s-exporter: false needs metrics.plainHTTP"}},
+		{"the same as a flag", "agent: {extraArgs: [--enable-k8s-exporter, --enable-k8s-exporter=false]}", []string{"agent.extraArgs: --enable-k8s-exporter=false needs metrics.plainHTTP"}},
 		{"a setting's type", "agent: {config: {journal-mib: lots}}", []string{"/agent/config/journal-mib", "integer"}},
 		{"a duration", "agent: {config: {heartbeat: 5 minutes}}", []string{"/agent/config/heartbeat"}},
 		{"log of no plugin", "agent: {config: {logs: [{name: kern}]}}", []string{"/agent/config/logs/0", "plugin"}},
@@ -260,4 +261,7 @@ func TestWrongValues(t *testing.T) {
 			}
 		}
 	}
+	// The last occurrence of a flag counts.
+	rendered(t, parse(t, "agent: {config: {enable-k8s-exporter: false}, extraArgs: [--enable-k8s-exporter=false, --enable-k8s-exporter]}"))
+	rendered(t, parse(t, "agent: {extraArgs: [--enable-k8s-exporter=false]}\nmetrics: {plainHTTP: true}"))
 }

@@ -63,7 +63,8 @@ func TestTheFirstWins(t *testing.T) {
 	file := "state-dir: /file\nevery: 3s\nname: [file]\nport: 9\nlabels: {CamelCase: \"yes\"}\n"
 	s, origins, warnings, err := load(t, file, map[string]string{
 		"KERNOSIS_STATE_DIR": "/env", "KERNOSIS_NAME": "a,b", "KERNOSIS_EVERY": "2s", "KERNOSIS_LISTN": "x",
-		"KERNOSIS_PORT": "tcp://10.0.0.1:443", "KERNOSIS_SERVICE_HOST": "10.0.0.1", "KERNOSIS_ON": "", "KERNOSIS_LABELS": "a=b",
+		"KERNOSIS_PORT": "tcp://10.0.0.1:443", "KERNOSIS_SERVICE_HOST": "10.0.0.1", "KERNOSIS_ON": "", "KERNOSIS_LABELS": "",
+		"KERNOSIS_LABELS_PORT": "tcp://10.0.0.2:443", "KERNOSIS_LABELS_SERVICE_HOST": "10.0.0.2", "KERNOSIS_LABELS_SERVICE_PORT": "443",
 	}, "--state-dir", "/flag")
 	if err != nil {
 		t.Fatal(err)
@@ -103,6 +104,7 @@ func TestMistakes(t *testing.T) {
 		"a variable's bool": {"", map[string]string{"KERNOSIS_ON": "maybe"}, []string{`KERNOSIS_ON: "maybe", want true or false`}},
 		"a number":          {"", map[string]string{"KERNOSIS_RATE": "fast"}, []string{`KERNOSIS_RATE: "fast", want a number`}},
 		"a port":            {"", map[string]string{"KERNOSIS_PORT": "70000"}, []string{`KERNOSIS_PORT: "70000", want a whole number up to 65535`}},
+		"only in the file":  {"", map[string]string{"KERNOSIS_LABELS": "a=b"}, []string{"KERNOSIS_LABELS: can't be set by a variable: set labels in the configuration file (--config)"}},
 		"no such file":      {"", map[string]string{"KERNOSIS_CONFIG": "/no/such/file.yaml"}, []string{"configuration: open /no/such/file.yaml"}},
 	} {
 		t.Run(name, func(t *testing.T) {

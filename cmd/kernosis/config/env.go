@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,12 +21,13 @@ func envName(key string) string {
 	return EnvPrefix + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(key))
 }
 
-// bindEnv applies the environment variables of keys whose flag is not set. It warns of unknown
-// variables, but doesn't refuse them: Kubernetes sets variables for the services of a namespace, and
-// a pod must not fail to start because somebody created a service of such a name.
-func bindEnv(v *viper.Viper, fs *pflag.FlagSet, environ, all []string, origins Origins) (warnings []string, err error) {
-	known := map[string]string{}
-	for _, k := range all {
+// bindEnv applies the environment variables of keys of the struct t whose flag is not set, and refuses
+// those of keys without a variable. It warns of unknown variables, but doesn't refuse them: Kubernetes
+// sets variables for the services of a namespace, and a pod must not fail to start because somebody
+// created a service of such a name.
+func bindEnv(v *viper.Viper, fs *pflag.FlagSet, environ []string, t reflect.Type, origins Origins) (warnings []string, err error) {
+	known := map[string]string{envName(fileFlag): fileFlag}
+	for _, k := range keys(t) {
 		known[envName(k)] = k
 	}
 	for _, pair := range slices.Sorted(slices.Values(environ)) {
@@ -37,7 +39,9 @@ func bindEnv(v *viper.Viper, fs *pflag.FlagSet, environ, all []string, origins O
 		switch f := fs.Lookup(key); {
 		case !ok:
 			warnings = append(warnings, "unknown environment variable "+name)
-		case f == nil: // a key of another command, or of the file only
+		case onlyInFile(t, key):
+			return nil, fmt.Errorf("%s: can't be set by a variable: set %s in the configuration file (--config)", name, key)
+		case f == nil: // a key of another command
 		default:
 			if err := checkText(f.Value.Type(), value); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
@@ -49,6 +53,16 @@ func bindEnv(v *viper.Viper, fs *pflag.FlagSet, environ, all []string, origins O
 		}
 	}
 	return warnings, nil
+}
+
+// onlyInFile reports whether a key of the struct t has neither flag nor variable.
+func onlyInFile(t reflect.Type, key string) bool {
+	for f := range t.Fields() {
+		if f.Tag.Get("yaml") == key {
+			return f.Tag.Get("mapstructure") == "-"
+		}
+	}
+	return false
 }
 
 var (

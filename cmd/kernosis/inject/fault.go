@@ -153,19 +153,11 @@ func (f *Fault) Run(ctx context.Context, env Env) (Result, error) {
 	r := &run{env: env, Result: Result{Fault: f.Name}, want: cmp.Or(env.Count, f.DefaultCount)}
 	r.env.Duration = cmp.Or(env.Duration, f.DefaultDuration)
 	r.env.Memory = cmp.Or(env.Memory, f.DefaultMemory)
-	if err := f.unused(&env); err != nil {
+	if err := f.CheckEnv(&env); err != nil {
 		return r.Result, err
 	}
 	if r.env.Out != nil {
 		fmt.Fprintf(r.env.Out, "%s: %s\n", f.Name, f.Does)
-	}
-	switch {
-	case r.env.Duration < 0 || r.env.Duration > MaxDuration:
-		return r.Result, fmt.Errorf("inject %s: duration %s, want 0 to %s", f.Name, r.env.Duration, MaxDuration)
-	case r.want < 0 || r.want > MaxCount:
-		return r.Result, fmt.Errorf("inject %s: count %d, want 0 to %d", f.Name, r.want, MaxCount)
-	case r.env.Memory > MaxMemory:
-		return r.Result, fmt.Errorf("inject %s: memory %d, want at most %d bytes (1 GiB)", f.Name, r.env.Memory, MaxMemory)
 	}
 	if err := f.Check(); err != nil {
 		return r.Result, err
@@ -197,8 +189,8 @@ func (f *Fault) Run(ctx context.Context, env Env) (Result, error) {
 	return r.Result, nil
 }
 
-// unused returns an error if env has a setting that the fault does not have.
-func (f *Fault) unused(env *Env) error {
+// CheckEnv returns an error if env has a setting that the fault does not have, or that is out of bounds.
+func (f *Fault) CheckEnv(env *Env) error {
 	for _, s := range []struct {
 		name string
 		set  bool
@@ -218,6 +210,14 @@ func (f *Fault) unused(env *Env) error {
 			}
 		}
 		return fmt.Errorf("inject %s: the fault has no %s; these have: %s", f.Name, s.name, strings.Join(others, ", "))
+	}
+	switch {
+	case env.Duration < 0 || env.Duration > MaxDuration:
+		return fmt.Errorf("inject %s: duration %s, want 0 to %s", f.Name, env.Duration, MaxDuration)
+	case env.Count < 0 || env.Count > MaxCount:
+		return fmt.Errorf("inject %s: count %d, want 0 to %d", f.Name, env.Count, MaxCount)
+	case env.Memory > MaxMemory:
+		return fmt.Errorf("inject %s: memory %d, want at most %d bytes (1 GiB)", f.Name, env.Memory, MaxMemory)
 	}
 	return nil
 }
