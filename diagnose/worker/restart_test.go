@@ -50,6 +50,16 @@ func (r *rig) killed(known *worker.Objects) *rig {
 	return next
 }
 
+// mendsUntil adds a Diagnosis whose repair is allowed, and waits until it is in a state.
+func (r *rig) mendsUntil(t *testing.T, is string) {
+	t.Helper()
+	r.api.add(person("a", "mends"))
+	time.Sleep(time.Second)
+	decide(t, r, "a", "mend", v1alpha1.RemediationRun, nil)
+	time.Sleep(10 * time.Second)
+	want(t, r.api.get("a"), is)
+}
+
 // A repair is not repeated if its run's checkpoint is gone, although the run begins before the agent
 // knows what the API server has, and although the decision still allows it.
 func TestALostCheckpoint(t *testing.T) {
@@ -74,11 +84,7 @@ func TestALostCheckpoint(t *testing.T) {
 				r.make(nil)
 				r.start()
 				defer r.stop()
-				r.api.add(person("a", "mends"))
-				time.Sleep(time.Second)
-				decide(t, r, "a", "mend", v1alpha1.RemediationRun, nil)
-				time.Sleep(10 * time.Second)
-				want(t, r.api.get("a"), c.was)
+				r.mendsUntil(t, c.was)
 				next := r.killed(objects(mendsAndChecks))
 				if err := os.Remove(runner.SavedPath(worker.Checkpoints(next.dir), string(r.api.get("a").UID))); err != nil {
 					t.Fatal(err)
@@ -184,11 +190,7 @@ func TestARepairIsInterruptedAndItsSetIsGone(t *testing.T) {
 				r.make(nil)
 				r.start()
 				defer r.stop()
-				r.api.add(person("a", "mends"))
-				time.Sleep(time.Second)
-				decide(t, r, "a", "mend", v1alpha1.RemediationRun, nil)
-				time.Sleep(10 * time.Second)
-				want(t, r.api.get("a"), "Running [] 1 Succeeded, 2 Succeeded, 3 Running")
+				r.mendsUntil(t, "Running [] 1 Succeeded, 2 Succeeded, 3 Running")
 				next := r.killed(objects(looks()))
 				if !c.readable {
 					if err := os.Truncate(runner.SavedPath(worker.Checkpoints(next.dir), string(r.api.get("a").UID)), 0); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -403,13 +404,7 @@ func TestTenants(t *testing.T) {
 			}
 			return tenancy.Pod{Namespace: d.Namespace, Name: d.Spec.PodReference.Name, UID: "pod-1", Node: "n7", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7")}}, nil
 		}
-		var given operation.Values
-		r.ops.do = map[string]func(context.Context, *operation.Call) (operation.Output, error){
-			"look": func(_ context.Context, c *operation.Call) (operation.Output, error) {
-				given = c.Parameters
-				return operation.Output{}, nil
-			},
-		}
+		given := r.looked()
 		r.make(nil)
 		r.start()
 		defer r.stop()
@@ -438,19 +433,26 @@ func TestTenants(t *testing.T) {
 	})
 }
 
+// looked returns a map that gets the parameters with which the operation look runs.
+func (r *rig) looked() operation.Values {
+	given := operation.Values{}
+	r.ops.do = map[string]func(context.Context, *operation.Call) (operation.Output, error){
+		"look": func(_ context.Context, c *operation.Call) (operation.Output, error) {
+			clear(given)
+			maps.Copy(given, c.Parameters)
+			return operation.Output{}, nil
+		},
+	}
+	return given
+}
+
 // A Diagnosis gets its pod's UID, unless it names the network to examine: a UID takes precedence.
 func TestPodUIDIsAdded(t *testing.T) {
 	for netns, want := range map[string]string{"": "pod-1", "4026531840": ""} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, objects(looks()))
 			r.conf.PodUID = func(string, string) string { return "pod-1" }
-			given := operation.Values{"podUID": "not looked"}
-			r.ops.do = map[string]func(context.Context, *operation.Call) (operation.Output, error){
-				"look": func(_ context.Context, c *operation.Call) (operation.Output, error) {
-					given = c.Parameters
-					return operation.Output{}, nil
-				},
-			}
+			given := r.looked()
 			r.make(nil)
 			r.start()
 			defer r.stop()
