@@ -97,7 +97,9 @@ func (p *probe) ready() {
 		case errno != 0:
 			p.end(unix.Errno(errno))
 		case p.request == "":
-			p.end(nil)
+			// A woken socket without an error may still not be connected, as package net knows.
+			_, err := unix.Getpeername(p.fd)
+			p.end(err)
 		default:
 			p.doing = "write"
 			if _, err := unix.Write(p.fd, []byte(p.request)); err != nil {
