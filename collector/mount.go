@@ -384,7 +384,7 @@ func (m *mountSource) question(suspects map[fsKey]suspect, now time.Time, emit E
 // mountedSince reports whether a filesystem was mounted after a time, in a later second. It returns
 // false for a mount time in the future, made while the clock was ahead.
 func (m *mountSource) mountedSince(key fsKey, mount *hostfs.Mount, at time.Time) bool {
-	if mount.FSType != "ext4" {
+	if !hostfs.IsExt4(mount.FSType) {
 		return false
 	}
 	mounted, err := m.mountedAt(key, m.env.devices.Device(key.major, key.minor).Name)

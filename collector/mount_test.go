@@ -323,6 +323,7 @@ func TestMountErrorPolicy(t *testing.T) {
 	}{
 		"policy in mountinfo": {healthyExt4 + ",errors=remount-ro", "", []string{"mount.readonly ext4 sda at /data: error-policy"}},
 		"policy by default":   {healthyExt4, "rw\nerrors=remount-ro\n", []string{"mount.readonly ext4 sda at /data: error-policy"}},
+		"ext3":                {strings.ReplaceAll(healthyExt4, "ext4", "ext3"), "rw\nerrors=remount-ro\n", []string{"mount.readonly ext3 sda at /data: error-policy"}},
 		"writes on":           {healthyExt4, "rw\nerrors=continue\n", nil},
 		"not reported":        {healthyExt4, "", nil},
 		"overridden":          {healthyExt4 + ",errors=continue", "errors=remount-ro\n", nil},
