@@ -368,7 +368,7 @@ func (m *mountSource) question(suspects map[fsKey]suspect, now time.Time, emit E
 				continue
 			}
 			reason = reasonShutdown
-		case s.late(now) && fs.visible() == "" && !fs[0].MountReadOnly && (s.ends || m.remountsReadOnly(fs[0])):
+		case s.late(now) && fs.visible() == "" && fs.writable() != nil && (s.ends || m.remountsReadOnly(fs[0])):
 			// ext4 from d3476f3dad4a (v6.12, backports to 6.1) until v6.15 does not show it.
 			if m.mountedSince(key, fs[0], s.last.Wall) {
 				continue // the error belongs to the previous mount

@@ -73,10 +73,11 @@ func (m *mountSource) xfsRefusal(key fsKey, paths []string) (reason string, err 
 
 // ext4Refusal checks an ext4 that shows nothing by its superblock, and through a path to it.
 func (m *mountSource) ext4Refusal(key fsKey, fs mounted, paths []string) (reason string, err error) {
-	if fs.visible() != "" || fs[0].MountReadOnly {
+	mount := fs.writable()
+	if fs.visible() != "" || mount == nil {
 		return "", nil
 	}
-	stopped, err := m.env.fs.Ext4Stopped(fs[0], m.env.devices.Device(key.major, key.minor).Name)
+	stopped, err := m.env.fs.Ext4Stopped(mount, m.env.devices.Device(key.major, key.minor).Name)
 	if stopped {
 		return reasonErrorPolicy, nil
 	}

@@ -41,6 +41,8 @@ func TestMountErrorBeforeTheStart(t *testing.T) {
 		"ended the mount before":  {healthyExt4 + ",errors=continue", aborted, eio, -time.Hour, nil},
 		"mounted read-only":       {"30 1 8:0 / /data ro - ext4 /dev/sda rw,errors=remount-ro", aborted, eio, time.Hour, nil},
 		"shown":                   {mount + ",emergency_ro", corrupt, eio, time.Hour, []string{"mount.readonly ext4 sda at /data: emergency-ro"}},
+		"first mount read-only": {"29 1 8:0 /root / ro - ext4 /dev/sda rw\n30 1 8:0 /var /var rw - ext4 /dev/sda rw", aborted, eio, time.Hour,
+			[]string{"mount.readonly ext4 sda at /: error-policy"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
