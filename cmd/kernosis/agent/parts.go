@@ -175,6 +175,7 @@ func (p *parts) reportLasting(emit collector.Emit) {
 	if p.intake != nil {
 		p.intake.ReportLasting(emit)
 	}
+	p.reportChecks(emit)
 	p.self.reportLasting(emit)
 }
 
