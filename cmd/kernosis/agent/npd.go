@@ -104,6 +104,19 @@ func resultEvent(r plugin.Result) *event.Event {
 	return hostfs.Stamped(event.Event{Kind: event.Check, Source: event.NamedStem(event.CheckStem, r.Check), Check: d})
 }
 
+// keepChecks reports the checks that had a result before a restart as up, unless their next run is
+// overdue: until the first runs their conditions would be Unknown.
+func (p *parts) keepChecks() {
+	for _, monitor := range p.monitors.Checks {
+		for _, r := range monitor.Rules {
+			stem := event.NamedStem(event.CheckStem, r.Check)
+			if ago, ok := p.agent.earlier(stem); ok && ago < r.InvokeInterval {
+				p.agent.observe(hostfs.Stamped(event.Event{Kind: event.Source, Source: stem, SourceUp: &event.SourceData{Stem: stem, Up: true}}))
+			}
+		}
+	}
+}
+
 // reportChecks emits the latest result of each check again: some run once a day.
 func (p *parts) reportChecks(emit collector.Emit) {
 	for _, r := range p.checks {

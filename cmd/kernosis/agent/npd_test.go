@@ -68,6 +68,22 @@ func (a *pipeline) statusOf(conditionType string) string {
 	return ""
 }
 
+// A restart alone makes no condition of a check Unknown, unless the check's next run is overdue.
+func TestConditionsOfChecksAcrossARestart(t *testing.T) {
+	for interval, want := range map[time.Duration]string{time.Hour: "False DoorIsShut", 1: "Unknown SourceNotStarted"} {
+		dir, set := t.TempDir(), rulesOf(t, doorRules)
+		a, _ := restoredWith(t, dir, set)
+		a.observe(resultEvent(plugin.Result{Check: "door", Status: plugin.OK}))
+		a.kill(t)
+		a, _ = restoredWith(t, dir, set)
+		p := &parts{agent: a, monitors: &npd.Set{Checks: []*npd.CheckMonitor{{Rules: []npd.CheckRule{{Check: "door", InvokeInterval: interval}}}}}}
+		p.keepChecks()
+		if have := a.statusOf("DoorOpen"); have != want {
+			t.Errorf("interval %v: %s, want %s", interval, have, want)
+		}
+	}
+}
+
 // A rule that a reload adds gets the latest results of checks, which may not run again for a day.
 func TestNewRulesGetResultsOfChecks(t *testing.T) {
 	a, _ := restoredWith(t, t.TempDir(), rulesOf(t, doorRules))
