@@ -37,7 +37,10 @@ const gaugeEvery = 30 * time.Second
 
 func newGaugeSource(env *environment) *gaugeSource {
 	return &gaugeSource{
-		env: env, adjtimex: unix.Adjtimex, statfs: statfsAt, own: hostfs.OwnMounts,
+		env: env, adjtimex: unix.Adjtimex, own: hostfs.OwnMounts,
+		statfs: func(path string, key fsKey) (unix.Statfs_t, error) {
+			return hostfs.StatfsAt(path, key.major, key.minor)
+		},
 		reported: map[string]string{}, filesystems: map[fsKey]*gaugedFilesystem{},
 	}
 }

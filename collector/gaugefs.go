@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -182,7 +181,7 @@ func (g *gaugeSource) ask(table *hostfs.MountTable, key fsKey, f *gaugedFilesyst
 
 // noWay reports whether the error means that a path does not lead to the filesystem.
 func noWay(err error) bool {
-	return errors.Is(err, errOther) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) ||
+	return errors.Is(err, hostfs.ErrOtherFilesystem) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) ||
 		errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
@@ -231,36 +230,4 @@ func hiddenIn(mounts []hostfs.Mount) func(*hostfs.Mount) bool {
 		top[mounts[i].Path] = mounts[i].ID
 	}
 	return func(m *hostfs.Mount) bool { return top[m.Path] != m.ID }
-}
-
-// errOther is returned if another filesystem is at the path.
-var errOther = errors.New("the agent finds another filesystem there")
-
-// statfsAt calls statfs at path, if the filesystem is mounted there. Files have the device number of
-// the mount, except on btrfs and bcachefs (major 0), which number their subvolumes.
-func statfsAt(path string, key fsKey) (st unix.Statfs_t, err error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return st, err
-	}
-	defer unix.Close(fd)
-	var file unix.Stat_t
-	if err := unix.Fstat(fd, &file); err != nil {
-		return st, err
-	}
-	at := fsKey{unix.Major(file.Dev), unix.Minor(file.Dev)}
-	if key.major == 0 {
-		switch m, err := (hostfs.FS{}).FileMount(os.Getpid(), fd); {
-		case err == nil:
-			at = fsKey{m.Major, m.Minor}
-		case errors.Is(err, fs.ErrNotExist):
-			at = key // seen through init's root: its own table has the mount at this path
-		default:
-			return st, err
-		}
-	}
-	if at != key {
-		return st, errOther
-	}
-	return st, unix.Fstatfs(fd, &st)
 }

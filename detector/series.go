@@ -71,6 +71,7 @@ type entry struct {
 // progress holds the fields of an entry that snapshots save unchanged.
 type progress struct {
 	ReportedAt time.Duration `json:"toldAt,omitempty"`
+	Again      time.Duration `json:"again,omitempty"`     // ReportedAt when the level signals were last unwatched: a source reports them again
 	Bursts     []burst       `json:"bursts,omitempty"`    // recent ones, oldest first
 	Lasting    bool          `json:"lasting,omitempty"`   // a level signal was reported and has not ended
 	Came       time.Duration `json:"came,omitempty"`      // Pending with a threshold: when its latest event was read

@@ -200,13 +200,13 @@ func (e *Engine) Restarted(now event.Moment) {
 			continue
 		case r.Temporary():
 			en.Came = e.now.Boot
-			en.Confirm = en.signalEnds() // so that a repeated report doesn't count again
+			en.Confirm, en.Again = en.signalEnds(), en.ReportedAt
 		case en.p.State == problem.Pending:
 			en.Came = e.now.Boot
 		case en.p.State == problem.Firing:
 			en.p.SuppressedBy = cause(en)
 			en.QuietFrom = e.now.Boot
-			en.Confirm, en.ConfirmBy = en.signalEnds(), 0
+			en.Confirm, en.ConfirmBy, en.Again = en.signalEnds(), 0, en.ReportedAt
 		}
 		e.arm(en)
 	}

@@ -129,7 +129,7 @@ func (e *Engine) sourceOf(en *entry, ofSignal, missed, up bool, now time.Duratio
 		e.arm(en)
 	case ofSignal && en.signalEnds():
 		// The end of the signal may be missed.
-		en.Confirm, en.ConfirmBy = true, 0
+		en.Confirm, en.ConfirmBy, en.Again = true, 0, en.ReportedAt
 	}
 }
 

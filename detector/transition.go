@@ -36,7 +36,7 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 			return
 		}
 	}
-	if live && en.Confirm && repeats(en, ev, at.Boot) {
+	if live && repeats(en, ev, at.Boot) {
 		en.seen(r.level, at)
 		return
 	}
@@ -117,11 +117,11 @@ func signalStart(ev *event.Event, at time.Duration) time.Duration {
 	return at
 }
 
-// repeats reports whether a source that was down reports a signal again: the signal began before
-// the previous report.
+// repeats reports whether a source that was down reports a signal again, which may be one of several
+// of the group: it began before the last report before that.
 func repeats(en *entry, ev *event.Event, at time.Duration) bool {
 	start := signalStart(ev, at)
-	return start < at && start <= en.ReportedAt
+	return start < at && en.Again != 0 && start <= en.Again
 }
 
 // describe renders message and subject from the current event, in the words

@@ -117,12 +117,8 @@ func (c *Collector) askFirst(mounts []mount) (mount, unix.Statfs_t, error) {
 	root := c.root()
 	for _, m := range mounts {
 		path := filepath.Join(root, m.Path)
-		st, err := c.inTime(path, func() (st unix.Statfs_t, err error) {
-			if err = sameDevice(path, m.Major, m.Minor); err == nil {
-				err = unix.Statfs(path, &st)
-			}
-			return st, err
-		})
+		// At a mount that is not visible from here, the values would be those of another file system.
+		st, err := c.inTime(path, func() (unix.Statfs_t, error) { return hostfs.StatfsAt(path, m.Major, m.Minor) })
 		if err == nil {
 			return m, st, nil
 		}
@@ -152,18 +148,4 @@ func (c *Collector) inTime(path string, ask func() (unix.Statfs_t, error)) (unix
 		delete(c.late, path)
 	}
 	return st, err
-}
-
-// sameDevice returns an error if the device at path is another one: then the mount is not visible
-// from here, and the values would be those of another file system. Files on btrfs have other
-// device numbers than its mounts, whose numbers then belong to no device (major 0).
-func sameDevice(path string, major, minor uint32) error {
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return err
-	}
-	if major != 0 && (unix.Major(st.Dev) != major || unix.Minor(st.Dev) != minor) {
-		return errors.New("another file system is there")
-	}
-	return nil
 }

@@ -135,6 +135,17 @@ func TestLongMountLine(t *testing.T) {
 	}
 }
 
+// TestUsageOfAnotherFileSystem: a btrfs is mounted where the agent finds another file system.
+func TestUsageOfAnotherFileSystem(t *testing.T) {
+	f := files()
+	f["proc/filesystems"] += "\tbtrfs\n"
+	f["proc/1/mountinfo"] = "22 1 0:1048575 / / rw - btrfs /dev/nvme9n1 rw\n"
+	got := exposed(t, newCollector(t, node(t, f)))
+	if strings.Contains(got, "nvme9n1") || !strings.Contains(got, `kernosis_system_stats_errors_total{component="disk"} 1`) {
+		t.Errorf("got\n%s", got)
+	}
+}
+
 func TestQueueLengthIsOfTheLastInterval(t *testing.T) {
 	cfg := node(t, files())
 	cfg.Metrics = map[string]string{"disk/avg_queue_len": "disk/avg_queue_len"}

@@ -202,9 +202,10 @@ func (p *parameters) connection(ev *event.Event) {
 	}
 }
 
-// probe sets the parameters of a probe. The network must be checked from where the probe came,
-// which is not the pod that it is about. So the pod's UID is omitted, because operations would
-// enter that pod; its names and cgroup remain, and [AnnotationPodUID].
+// probe sets the parameters of a probe. The network must be checked from where the probe came, which
+// is not the pod that it is about: without a known connection, from the node's. So the pod's UID is
+// omitted, because operations would enter that pod; its names and cgroup remain, and
+// [AnnotationPodUID].
 func (p *parameters) probe(ev *event.Event) {
 	d := ev.Probe
 	if d == nil {
@@ -219,9 +220,7 @@ func (p *parameters) probe(ev *event.Event) {
 		return
 	}
 	p.values["protocol"] = d.Handler
-	if _, known := p.values["netns"]; known {
-		delete(p.values, "podUID")
-	}
+	delete(p.values, "podUID")
 	if c := ev.Conn; c == nil {
 		// The endpoint is kubelet's; host names are not resolved here.
 		host, rest, _ := strings.Cut(d.Endpoint, "/")

@@ -217,19 +217,29 @@ func TestWhatADiagnosisOfAProblemSays(t *testing.T) {
 // The UID of a probed pod is no parameter, because operations would enter the pod's network. The
 // Diagnosis still has it, for those who ask what it is about.
 func TestPodOfAProbe(t *testing.T) {
-	e := engineWith(t, anyOOM)
-	p := hit(start)
-	p.Evidence = []*event.Event{{
-		Kind: event.Probe, Conn: &event.Conn{Dst: netip.MustParseAddrPort("10.0.0.7:8080"), NetNS: 4026531840},
-		Probe: &event.ProbeData{Handler: "http", Endpoint: "10.0.0.7:8080/healthz"},
-	}}
-	dx := only(t, e.Problem(p, db, start))
-	if p := dx.Spec.Parameters; p["podUID"] != "" || p["netns"] != "4026531840" || p["podName"] != "db-0" {
-		t.Errorf("%v", p)
-	}
-	trigger.KeepOrigin(dx)
-	if uid := trigger.PodUID(dx); uid != db.UID {
-		t.Errorf("pod %q", uid)
+	conn := &event.Conn{Dst: netip.MustParseAddrPort("10.0.0.7:8080"), NetNS: 4026531840}
+	for name, c := range map[string]struct {
+		handler     string
+		conn        *event.Conn
+		netns, want string
+	}{
+		"of a connection":    {"http", conn, "4026531840", ""},
+		"without connection": {"http", nil, "", ""},
+		"a program":          {"exec", nil, "", db.UID},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := engineWith(t, anyOOM)
+			p := hit(start)
+			p.Evidence = []*event.Event{{Kind: event.Probe, Conn: c.conn, Probe: &event.ProbeData{Handler: c.handler, Endpoint: "10.0.0.7:8080/healthz"}}}
+			dx := only(t, e.Problem(p, db, start))
+			if p := dx.Spec.Parameters; p["podUID"] != c.want || p["netns"] != c.netns || p["podName"] != "db-0" {
+				t.Errorf("%v", p)
+			}
+			trigger.KeepOrigin(dx)
+			if uid := trigger.PodUID(dx); uid != db.UID {
+				t.Errorf("pod %q", uid)
+			}
+		})
 	}
 }
 

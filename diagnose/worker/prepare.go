@@ -12,6 +12,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/resolve"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
+	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
 // prepare returns what to execute, or the end of a Diagnosis that can't be run. It returns neither
@@ -108,7 +109,8 @@ func (w *Worker) parameters(d *v1alpha1.Diagnosis, plan *resolve.Plan) map[strin
 		give("podNamespace", name.Namespace)
 		give("podName", name.Name)
 		give("container", pod.Container)
-		if out["netns"] == "" { // podUID would take precedence: a probe's network is not its pod's
+		// podUID would take precedence: a probe's network is not its pod's, so its trigger leaves the UID out.
+		if out["netns"] == "" && trigger.PodUID(d) == "" {
 			give("podUID", w.c.PodUID(name.Namespace, name.Name))
 		}
 	}

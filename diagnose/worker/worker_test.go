@@ -446,9 +446,10 @@ func (r *rig) looked() operation.Values {
 	return given
 }
 
-// A Diagnosis gets its pod's UID, unless it names the network to examine: a UID takes precedence.
+// A Diagnosis gets its pod's UID, unless it names the network to examine or its trigger has left the
+// UID out: a UID takes precedence.
 func TestPodUIDIsAdded(t *testing.T) {
-	for netns, want := range map[string]string{"": "pod-1", "4026531840": ""} {
+	for _, c := range []struct{ netns, leftOut, want string }{{"", "", "pod-1"}, {"4026531840", "", ""}, {"", "pod-1", ""}} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, objects(looks()))
 			r.conf.PodUID = func(string, string) string { return "pod-1" }
@@ -458,13 +459,16 @@ func TestPodUIDIsAdded(t *testing.T) {
 			defer r.stop()
 			d := person("a", "looks")
 			d.Spec.PodReference = &v1alpha1.PodReference{Name: "db-0"}
-			if netns != "" {
-				d.Spec.Parameters = v1alpha1.Parameters{"netns": netns}
+			if c.netns != "" {
+				d.Spec.Parameters = v1alpha1.Parameters{"netns": c.netns}
+			}
+			if c.leftOut != "" {
+				d.Annotations = map[string]string{trigger.AnnotationPodUID: c.leftOut}
 			}
 			r.api.add(d)
 			time.Sleep(time.Minute)
-			if given["podUID"] != want || given["podName"] != "db-0" {
-				t.Errorf("netns %q: %v", netns, given)
+			if given["podUID"] != c.want || given["podName"] != "db-0" {
+				t.Errorf("%+v: %v", c, given)
 			}
 		})
 	}

@@ -18,6 +18,9 @@ const (
 	// wordsRate (per second) and wordsBurst limit requests to the API server: a node whose pods
 	// all fail causes as many requests as four nodes that renew their Leases.
 	wordsRate, wordsBurst = 0.25, 10
+	// askAgainAfter is when a request that failed is repeated if no other probe fails before: soon enough
+	// that a short outage of the API server raises no alert, which takes 15 minutes.
+	askAgainAfter = 5 * time.Minute
 	// wordsSlack: Events have whole seconds, and come from another clock reading.
 	wordsSlack = 2 * time.Second
 	// maxReported is how many failures of one probe are reported at a time: one a second for one
@@ -147,16 +150,33 @@ func (o *Observer) ask(ctx context.Context, m *missed, now time.Time, failedBefo
 		o.mu.Unlock()
 		return nil, failedBefore
 	}
+	said, err := o.request(ctx, m.pod, now)
+	return said, err != nil
+}
+
+// request requests kubelet's Events about a pod's probes.
+func (o *Observer) request(ctx context.Context, pod *probe.Pod, now time.Time) ([]Unhealthy, error) {
 	asked, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
-	said, err := o.cfg.Words.Unhealthy(asked, m.pod.Namespace, m.key.PodUID)
+	said, err := o.cfg.Words.Unhealthy(asked, pod.Namespace, pod.UID)
 	o.mu.Lock()
 	o.stats.Asked++
 	o.mu.Unlock()
 	if ctx.Err() == nil {
 		o.logState(PartEvents, err)
 	}
-	return said, err != nil
+	if o.unanswered = nil; err != nil {
+		o.unanswered, o.askAt = pod, now.Add(askAgainAfter)
+	}
+	return said, err
+}
+
+// askAgain repeats a request that failed: otherwise PartEvents would stay down until another probe
+// fails.
+func (o *Observer) askAgain(ctx context.Context, now time.Time) {
+	if o.unanswered != nil && !now.Before(o.askAt) {
+		_, _ = o.request(ctx, o.unanswered, now) // it reports the error
+	}
 }
 
 // unseen returns the outcome for a failure that no socket has shown.

@@ -43,6 +43,10 @@ type Observer struct {
 	stale   bool              // the targets in use are not those of the index
 	listed  bool              // the index has all pods
 	words   *rate.Limiter     // limits requests to the API server
+	// unanswered is the pod of the latest request to the API server, if that failed; it is repeated at
+	// askAt.
+	unanswered *probe.Pod
+	askAt      time.Time
 }
 
 // looked caches the latest inspection of a container, for other probes of the same connection.

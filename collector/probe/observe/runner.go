@@ -54,11 +54,12 @@ func (o *Observer) follow(ctx context.Context) {
 		}
 		changed = false
 		if o.idle() {
-			// There is nothing to observe until there are pods with probes.
+			// There is nothing to observe, so nothing is missing, until there are pods with probes.
 			timer.Stop()
 			nextLook = now
-			if o.state[PartSockets] != "" {
-				o.logState(PartSockets, nil)
+			o.unanswered = nil
+			for part := range o.state {
+				o.logState(part, nil)
 			}
 			continue
 		}
@@ -79,6 +80,7 @@ func (o *Observer) follow(ctx context.Context) {
 		}
 		o.poll(ctx, now)
 		o.confirm(ctx, time.Now())
+		o.askAgain(ctx, time.Now())
 		timer.Reset(max(time.Until(o.next(nextLook)), gather))
 	}
 }

@@ -50,7 +50,7 @@ func CheckLinkDown(h operation.Host) operation.Builtin {
 				why = "used for sending"
 				looked = slices.DeleteFunc(slices.Clone(links), func(l link) bool { return l.name != name && !carries(links, &l, name) })
 				if len(looked) == 0 {
-					return nil, fmt.Errorf("%s has no device %q", p, name)
+					return nil, noDevice(p, name, whole)
 				}
 			} else {
 				looked = slices.DeleteFunc(slices.Clone(links), func(l link) bool { return !l.shouldCarry() })

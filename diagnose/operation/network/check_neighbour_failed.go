@@ -2,9 +2,9 @@ package network
 
 import (
 	"context"
+	"fmt"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
@@ -25,30 +25,34 @@ func CheckNeighbourFailed(h operation.Host) operation.Builtin {
 			if p.route.Errno != 0 || p.route.Local {
 				return nil, operation.RefutedBy("NoNextHop", "%s in %s: %s", p.to, p.place, p.route.String())
 			}
-			began, window := time.Now(), call.Parameters.Duration("window")
-			var n netlook.Neighbor
-			for tried := true; ; {
-				n = p.view.Neighbor(&p.route)
-				tried = tried && n.Trying
-				waited := time.Since(began)
-				r.Text("nextHopState", n.State)
-				what := "next hop " + p.route.Via.String() + " on " + p.route.Dev + " in " + p.place.String()
-				switch {
-				case n.Failed:
-					return operation.VerdictOf("NeighbourFailed", "%s: FAILED, it does not answer on the link", what), nil
-				case tried && waited >= window:
-					return operation.VerdictOf("NeighbourFailed", "%s: INCOMPLETE for more than %s, it does not answer on the link", what, window), nil
-				case !n.Known && waited >= window:
-					return nil, operation.RefutedBy("NeighbourUnknown", "%s: the kernel does not report its state", what)
-				case n.State == "none":
-					return nil, operation.RefutedBy("NeighbourUnknown", "%s: no entry, so nothing was sent there recently", what)
-				case n.Known && !n.Trying && (n.State != "PROBE" && n.State != "DELAY" || waited >= window):
-					return nil, operation.RefutedBy("NeighbourPresent", "%s: %s, %s", what, n.State, n.Address)
-				}
-				if err := operation.Pause(ctx, lookEvery); err != nil {
-					return nil, err
-				}
-			}
+			return p.neighbourVerdict(ctx, call.Parameters.Duration("window"), r)
 		}),
+	}
+}
+
+// neighbourVerdict judges the next hop of the route, after window if a resolution is in progress.
+func (p *routePath) neighbourVerdict(ctx context.Context, window time.Duration, r *operation.Finding) (*operation.Verdict, error) {
+	began := time.Now()
+	for tried := true; ; {
+		n := p.view.Neighbor(&p.route)
+		tried = tried && n.Trying
+		waited := time.Since(began)
+		r.Text("nextHopState", n.State)
+		what := "next hop " + p.route.Via.String() + " on " + p.route.Dev + " in " + p.place.String()
+		switch {
+		case n.Failed:
+			return operation.VerdictOf("NeighbourFailed", "%s: FAILED, it does not answer on the link", what), nil
+		case tried && waited >= window:
+			return operation.VerdictOf("NeighbourFailed", "%s: INCOMPLETE for more than %s, it does not answer on the link", what, window), nil
+		case !n.Known && waited >= window:
+			return nil, fmt.Errorf("%s: the kernel did not report its state", what)
+		case n.State == "none":
+			return nil, operation.RefutedBy("NeighbourUnknown", "%s: no entry, so nothing was sent there recently", what)
+		case n.Known && !n.Trying && (n.State != "PROBE" && n.State != "DELAY" || waited >= window):
+			return nil, operation.RefutedBy("NeighbourPresent", "%s: %s, %s", what, n.State, n.Address)
+		}
+		if err := operation.Pause(ctx, lookEvery); err != nil {
+			return nil, err
+		}
 	}
 }

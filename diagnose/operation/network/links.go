@@ -32,21 +32,21 @@ func Links(h operation.Host) operation.Builtin {
 		),
 		Run: inspect(h, findPlace, func(ctx context.Context, call *operation.Call, p *place,
 			r *operation.Finding) (*operation.Verdict, error) {
-			before, err := linksOf(h, p, r)
+			before, _, err := linksOf(h, p, r)
 			if err != nil {
 				return nil, err
 			}
 			if err := operation.Pause(ctx, call.Parameters.Duration("window")); err != nil {
 				return nil, err
 			}
-			after, err := linksOf(h, p, r)
+			after, whole, err := linksOf(h, p, r)
 			if err != nil {
 				return nil, err
 			}
 			if name := call.Parameters["link"]; name != "" {
 				after = slices.DeleteFunc(after, func(l link) bool { return l.name != name })
 				if len(after) == 0 {
-					return nil, fmt.Errorf("%s has no device %q", p, name)
+					return nil, noDevice(p, name, whole)
 				}
 			}
 			grown := linksGrew(before, after)
@@ -100,15 +100,23 @@ type link struct {
 	qdiscsKnown                     bool // all are in qdiscDrops
 }
 
-// linksOf lists the devices of a namespace.
-func linksOf(h operation.Host, p *place, r *operation.Finding) ([]link, error) {
+// linksOf lists the devices of a namespace, like links.
+func linksOf(h operation.Host, p *place, r *operation.Finding) (out []link, whole bool, err error) {
 	view, err := open(h, p)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer view.Close()
-	list, _, err := links(view, r)
-	return list, err
+	return links(view, r)
+}
+
+// noDevice returns the error for a device that is not in the list; if that is not whole, the device
+// may exist.
+func noDevice(p *place, name string, whole bool) error {
+	if !whole {
+		return fmt.Errorf("devices of %s changed each time they were listed: %q may be missing", p, name)
+	}
+	return fmt.Errorf("%s has no device %q", p, name)
 }
 
 // links lists the devices of a namespace, sorted by index, with the drops of their qdiscs. If it is

@@ -109,6 +109,11 @@ func TestLinksThatChange(t *testing.T) {
 	if v, err := judge(false, up, down); err != nil || v.Reason != "LinkDown" {
 		t.Errorf("one is down: %v, %v", v, err)
 	}
+	for whole, want := range map[bool]string{true: `has no device "eth7"$`, false: `changed each time they were listed: "eth7" may be missing$`} {
+		if err := noDevice(&place{}, "eth7", whole); !matches(err.Error(), want) {
+			t.Errorf("a device that is not in the list, whole %v: %v", whole, err)
+		}
+	}
 }
 
 // A list that may lack something says so.

@@ -66,7 +66,7 @@ func takeSample(h operation.Host, p *place, r *operation.Finding) (s sample, err
 	if s.counters, err = h.FS.NetCounters(p.pid); err != nil {
 		return s, fmt.Errorf("counters of %s: %w", p, err)
 	}
-	if s.links, err = linksOf(h, p, r); err != nil {
+	if s.links, _, err = linksOf(h, p, r); err != nil {
 		return s, err
 	}
 	if proc, err := proc(h, p); err != nil {

@@ -122,9 +122,12 @@ func captureOf(h operation.Host, v operation.Values) (*capture, *operation.Findi
 	if c.snaplen < least {
 		return nil, nil, fmt.Errorf("parameter snaplen: want at least %d", least)
 	}
-	links, err := linksOf(h, place, newReport(nil))
-	if err != nil && v["link"] != "" {
+	links, whole, err := linksOf(h, place, newReport(nil))
+	switch {
+	case err != nil && v["link"] != "":
 		return nil, nil, err
+	case err == nil && !whole:
+		r.Note("devices changed meanwhile: some may be missing")
 	}
 	c.unnamed = err // a capture needs no rtnl_lock, while reading the names may wait for it forever
 	c.names = map[int]string{}
@@ -135,7 +138,7 @@ func captureOf(h operation.Host, v operation.Values) (*capture, *operation.Findi
 		}
 	}
 	if v["link"] != "" && c.link == 0 {
-		return nil, nil, fmt.Errorf("%s has no device %q", place, v["link"])
+		return nil, nil, noDevice(place, v["link"], whole)
 	}
 	c.sum = newNetSummary(c.names)
 	return c, r, nil

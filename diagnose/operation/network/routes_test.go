@@ -1,13 +1,17 @@
 package network
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/netlook"
+	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
@@ -109,4 +113,20 @@ func TestNeighbours(t *testing.T) {
 	refute(t, check, ask("10.99.0.1"), "NoNextHop", "route: none")
 	out, _ = must(t, neighbours, ask("10.97.33.1"))
 	wantResults(t, out, map[string]string{"note": "is an address of the namespace itself", "nextHopState": "^$"})
+}
+
+// A next hop whose state the kernel does not report is not ruled out.
+func TestNeighbourThatIsNotReported(t *testing.T) {
+	n := netlab.New(t)
+	p := &routePath{place: &place{inode: n.Inode, pid: holder(n)}, route: netlook.Route{Dev: "gone0", Index: 4711, Via: netip.MustParseAddr("10.97.33.2")}}
+	var err error
+	if p.view, err = open(host(), p.place); err != nil {
+		t.Fatal(err)
+	}
+	defer p.view.Close()
+	verdict, err := p.neighbourVerdict(t.Context(), 0, newReport(p.place))
+	var no *operation.Refuted
+	if verdict != nil || err == nil || errors.As(err, &no) {
+		t.Errorf("verdict %v, error %v; want an error that rules nothing out", verdict, err)
+	}
 }

@@ -16,34 +16,29 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// diagnoses reads the Diagnoses about the subject: from all namespaces if that is allowed,
-// otherwise from those in which Diagnoses are created.
+// diagnoses reads the Diagnoses about the subject: those in the agents' namespaces, and for a pod also
+// those of users in its own. Their authors write which problem a Diagnosis is about, so those of users
+// explain no node, and no pod of another namespace.
 func (r *reader) diagnoses(ctx context.Context, node string) {
 	o := metav1.ListOptions{Limit: maxObjects}
 	if node != "" {
 		o.FieldSelector = "spec.nodeName=" + node
 	}
-	err := r.list(ctx, metav1.NamespaceAll, o)
-	if apierrors.IsForbidden(err) {
-		var refused []string
-		err = nil
-		for _, ns := range r.namespaces() {
-			if e := r.list(ctx, ns, o); apierrors.IsForbidden(e) {
-				refused = append(refused, ns)
-			} else if e != nil {
-				err = e
-			}
-		}
-		if len(refused) > 0 {
-			r.lacks("Diagnoses in "+strings.Join(refused, ", "), "permission denied", false)
+	var refused []string
+	for _, ns := range r.namespaces() {
+		switch err := r.list(ctx, ns, o); {
+		case err == nil:
+		case apierrors.IsForbidden(err):
+			refused = append(refused, ns)
+		case apierrors.IsNotFound(err):
+			return // the kind is not installed, so there are none
+		default:
+			r.lacks("Diagnoses", err.Error(), false)
+			return
 		}
 	}
-	switch {
-	case err == nil:
-	case apierrors.IsNotFound(err):
-		// The kind is not installed, so there are none.
-	default:
-		r.lacks("Diagnoses", err.Error(), false)
+	if len(refused) > 0 {
+		r.lacks("Diagnoses in "+strings.Join(refused, ", "), "permission denied", false)
 	}
 }
 
@@ -53,7 +48,7 @@ func (r *reader) list(ctx context.Context, namespace string, o metav1.ListOption
 		return err
 	}
 	if found.GetContinue() != "" {
-		r.lacks("Diagnoses", fmt.Sprintf("more than %d: some are omitted", maxObjects), false)
+		r.lacks("Diagnoses in "+namespace, fmt.Sprintf("more than %d: some are omitted", maxObjects), false)
 	}
 	var list v1alpha1.DiagnosisList
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.UnstructuredContent(), &list); err != nil {

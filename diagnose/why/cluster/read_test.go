@@ -192,7 +192,7 @@ func TestPod(t *testing.T) {
 	if strings.Contains(text, "UNREAD") || strings.Contains(text, "BLIND") {
 		t.Error(text)
 	}
-	s.diagnosis()
+	s.diagnosis(s.system)
 	if in, err = s.read(s.server.Admin(), s.ofPod()); err != nil {
 		t.Fatal(err)
 	}
@@ -203,6 +203,22 @@ func TestPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wants(s.text(in), "node NODE: Ready, ", "CAUSE   LimitTooLow", "LED TO  worker[4122] in pod TENANT/web-1")
+}
+
+// A user writes which problem a Diagnosis is about, so it explains only pods of its own namespace.
+func TestDiagnosesOfUsers(t *testing.T) {
+	s := newScene(t)
+	s.diagnosis(s.tenant)
+	s.diagnosis(s.server.Namespace(t))
+	for subject, want := range map[why.Subject]int{s.ofPod(): 1, {Kind: why.KindNode, Name: s.node}: 0} {
+		in, err := s.read(s.server.Admin(), subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(in.Diagnoses) != want || want > 0 && in.Diagnoses[0].Namespace != s.tenant {
+			t.Errorf("%s: %+v", &subject, in.Diagnoses)
+		}
+	}
 }
 
 // A user who may read only the pod gets an answer from that, and a list of what is missing.
@@ -316,12 +332,12 @@ func (s *scene) kubelet(reason, message string) {
 	}
 }
 
-// diagnosis creates a Diagnosis that the node's agent has made and run.
-func (s *scene) diagnosis() {
+// diagnosis creates a Diagnosis in a namespace, with the verdict of the node's agent.
+func (s *scene) diagnosis(namespace string) {
 	s.t.Helper()
 	c := apitest.Client(s.t, s.server.Admin())
 	d := &v1alpha1.Diagnosis{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.system, Name: "oom-kill-5f3c9a"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "oom-kill-5f3c9a"},
 		Spec: v1alpha1.DiagnosisSpec{
 			OperationSet: "oom-kill", NodeName: s.node, PodReference: &v1alpha1.PodReference{Namespace: s.tenant, Name: "web-1"},
 			Parameters: v1alpha1.Parameters{"rule": "oom-kill", "reason": "OOMKilling", "podUID": string(s.pod.UID)},
