@@ -201,6 +201,9 @@ func TestWrongValues(t *testing.T) {
 		{"a certificate without TLS", "metrics: {certificateSecret: a, plainHTTP: true}", []string{"metrics.certificateSecret, metrics.plainHTTP: want one of them", `metrics.certificateSecret to ""`}},
 		{"tokens without an API server", "agent: {config: {enable-k8s-exporter: false}}", []string{"agent.config.enable-k8s-exporter: false needs metrics.plainHTTP"}},
 		{"the same as a flag", "agent: {extraArgs: [--enable-k8s-exporter, --enable-k8s-exporter=false]}", []string{"agent.extraArgs: --enable-k8s-exporter=false needs metrics.plainHTTP"}},
+		{"the same as a variable", "agent: {config: {enable-k8s-exporter: true}, extraEnv: [{name: KERNOSIS_ENABLE_K8S_EXPORTER, value: 'False'}]}", []string{"agent.extraEnv: KERNOSIS_ENABLE_K8S_EXPORTER=False needs metrics.plainHTTP", "set metrics.plainHTTP to true"}},
+		{"variables of the chart's settings", "agent: {extraEnv: [{name: KERNOSIS_METRICS_PLAIN_HTTP, value: 'true'}, {name: KERNOSIS_CONFIG_SYSTEM_LOG_MONITOR, value: a}, {name: KERNOSIS_NODE_NAME, valueFrom: {}}, {name: KERNOSIS_LOGS, value: kmsg}]}",
+			[]string{"agent.extraEnv: KERNOSIS_METRICS_PLAIN_HTTP: the chart sets it by the value metrics.plainHTTP", "KERNOSIS_CONFIG_SYSTEM_LOG_MONITOR: the chart sets it by the value npd.systemLogMonitor", "KERNOSIS_NODE_NAME: the chart sets it", "KERNOSIS_LOGS: set agent.config.logs"}},
 		{"a setting's type", "agent: {config: {journal-mib: lots}}", []string{"/agent/config/journal-mib", "integer"}},
 		{"a duration", "agent: {config: {heartbeat: 5 minutes}}", []string{"/agent/config/heartbeat"}},
 		{"log of no plugin", "agent: {config: {logs: [{name: kern}]}}", []string{"/agent/config/logs/0", "plugin"}},
@@ -261,7 +264,9 @@ func TestWrongValues(t *testing.T) {
 			}
 		}
 	}
-	// The last occurrence of a flag counts.
+	// Flags take precedence over variables, and variables over the file. The last occurrence of a flag counts.
+	rendered(t, parse(t, "agent: {config: {enable-k8s-exporter: false}, extraEnv: [{name: KERNOSIS_ENABLE_K8S_EXPORTER, value: 'true'}]}"))
+	rendered(t, parse(t, "agent: {extraEnv: [{name: KERNOSIS_ENABLE_K8S_EXPORTER, value: 'false'}], extraArgs: [--enable-k8s-exporter]}"))
 	rendered(t, parse(t, "agent: {config: {enable-k8s-exporter: false}, extraArgs: [--enable-k8s-exporter=false, --enable-k8s-exporter]}"))
 	rendered(t, parse(t, "agent: {extraArgs: [--enable-k8s-exporter=false]}\nmetrics: {plainHTTP: true}"))
 }
