@@ -7,6 +7,7 @@ import (
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
 // canaryState holds the newest canary of a stem: when it was sent, and which one arrived.
@@ -38,7 +39,8 @@ func (s *stem) decodeCanary(raw []byte, ev *event.Event) error {
 // so a stuck goroutine shows as an overdue canary.
 func (s *stem) exercise(now time.Time) {
 	s.canaryMu.Lock()
-	s.canary.sent++
+	// Above the nonces of earlier runs: the ring may contain the canary of an agent that hung.
+	s.canary.sent = max(s.canary.sent+1, uint64(hostfs.BootTime()))
 	s.canary.sentAt = now
 	nonce := s.canary.sent
 	s.canaryMu.Unlock()

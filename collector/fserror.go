@@ -62,7 +62,7 @@ func (f *fsError) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, erro
 // endsWriting reports whether a filesystem was shut down, or an ext4 found its journal aborted
 // (the only other caller of ext4_abort is a remount that requests it).
 func endsWriting(what uint32, d *event.FSErrorData) bool {
-	return what == bpf.FSErrorShutdown || d.FSType == "ext4" && d.Function == hostfs.Ext4AbortedIn
+	return what == bpf.FSErrorShutdown || hostfs.IsExt4(d.FSType) && d.Function == hostfs.Ext4AbortedIn
 }
 
 // maxFunctions bounds the memory of function names: a kernel reports a few dozen.

@@ -53,14 +53,17 @@ func TestDecodeFSError(t *testing.T) {
 	if *ev.FSError != (event.FSErrorData{FSType: "ext4", Function: "shutdown"}) || ev.Device.Name != `sd\x1b1` {
 		t.Errorf("%+v on %+v", *ev.FSError, *ev.Device)
 	}
-	r = ext4Error()
-	r.Function = [64]byte{}
-	copy(r.Function[:], "ext4_journal_check_start")
-	decode(r)
-	if want := []uint32{8<<20 | 2, 65<<20 | 1, 8<<20 | 2}; !slices.Equal(reported, want) {
+	for _, fsType := range []string{"ext4", "ext3"} { // one driver
+		r = ext4Error()
+		r.FSType, r.Function = [16]byte{}, [64]byte{}
+		copy(r.FSType[:], fsType)
+		copy(r.Function[:], "ext4_journal_check_start")
+		decode(r)
+	}
+	if want := []uint32{8<<20 | 2, 65<<20 | 1, 8<<20 | 2, 8<<20 | 2}; !slices.Equal(reported, want) {
 		t.Errorf("reported %v, want %v", reported, want)
 	}
-	if want := []bool{false, true, true}; !slices.Equal(ends, want) {
+	if want := []bool{false, true, true, true}; !slices.Equal(ends, want) {
 		t.Errorf("ends writing: %v, want %v", ends, want)
 	}
 }

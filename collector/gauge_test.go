@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -176,6 +177,34 @@ func TestGaugeFilesystemHangs(t *testing.T) {
 		synctest.Wait()
 		if reported := n.look(); !is(reported, "gauge/inodes up") || !is(reported, "inodes 48 of 64: 8:2 at /data") {
 			t.Errorf("after it answers: %q", reported)
+		}
+	})
+}
+
+// TestGaugeOfAnUnpluggedDisk: a filesystem stays mounted when its disk is unplugged. Under another
+// name, its gauges would neither continue nor end those before.
+func TestGaugeOfAnUnpluggedDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newGaugeNode(t)
+		n.write("/sys/block/sda/size", "1\n")
+		n.write("/sys/dev/block/.keep", "")
+		link := filepath.Join(n.root, "/sys/dev/block/8:1")
+		if err := os.Symlink("../../block/sda", link); err != nil {
+			t.Fatal(err)
+		}
+		n.mounts("8:1 / /data ext4 rw")
+		for range 2 {
+			if reported := n.look(); !slices.Contains(reported, "inodes 48 of 64: sda at /data") {
+				t.Errorf("%q", reported)
+			}
+			if err := os.RemoveAll(link); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(gaugeEvery)
+		}
+		n.mounts()
+		if reported := n.look(); !slices.Contains(reported, "inodes gone of sda at /data") {
+			t.Errorf("unmounted: %q", reported)
 		}
 	})
 }

@@ -284,6 +284,9 @@ const (
 	// waitCommand is a single device command that may take hours without a fault: discard, erase,
 	// write zeroes, or a command from user space (SG_IO).
 	waitCommand = "command"
+	// waitProcess is another process or thread, for which anyone can make a task wait for any time:
+	// the child of a vfork, or the other threads of a process that calls exec. A signal ends the wait.
+	waitProcess = "process"
 	waitOther   = "other"
 )
 
@@ -297,6 +300,8 @@ func waitOf(recordedLock, inIOWait bool, frames []string) string {
 		return waitCommand
 	case inIOWait:
 		return waitIO
+	case isForProcess(frames):
+		return waitProcess
 	}
 	switch hostfs.WaitCauseOf(frames).Kind {
 	case hostfs.WaitLock, hostfs.WaitFrozenFilesystem: // the lock that a freeze holds
@@ -315,4 +320,17 @@ func isCommand(frame string) bool {
 		"blk_execute_rq", "blkdev_issue_discard", "blkdev_issue_secure_erase",
 		"blkdev_issue_zeroout", "blkdev_issue_write_zeroes",
 	}, func(prefix string) bool { return strings.HasPrefix(function, prefix) })
+}
+
+// isForProcess reports whether a stack is of vfork or exec, where the task itself waits for another
+// one. Compilers inline the first function of each pair.
+func isForProcess(frames []string) bool {
+	for _, frame := range frames {
+		function := hostfs.FrameFunction(frame)
+		if strings.HasPrefix(function, "schedule") || strings.HasPrefix(function, "wait_for_completion") {
+			continue // how it waits
+		}
+		return slices.Contains([]string{"wait_for_vfork_done", "kernel_clone", "de_thread", "begin_new_exec"}, function)
+	}
+	return false
 }

@@ -1,8 +1,12 @@
 package collector
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -197,4 +201,73 @@ func TestHungTaskOnFrozenFilesystemOnKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.until("end reported", await.Within(10*time.Second), func() bool { return a.reported(pid, event.HungTaskResumed) > 0 })
+}
+
+// vforkInto, as an environment variable, makes [TestHungTaskInVforkOnKernel] start a process in the
+// cgroup of that directory.
+const vforkInto = "KERNOSIS_TEST_VFORK_INTO"
+
+// A parent sleeps in vfork until its child executes a program: in a frozen cgroup, until that is
+// thawed.
+func TestHungTaskInVforkOnKernel(t *testing.T) {
+	if group := os.Getenv(vforkInto); group != "" {
+		dir, err := os.Open(group)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer dir.Close()
+		cmd := exec.Command("/bin/true")
+		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+		if err := cmd.Run(); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	a := newHungAgent(t, time.Second)
+	root := t.TempDir()
+	if err := unix.Mount("cgroup2", root, "cgroup2", 0, ""); err != nil {
+		t.Skipf("no cgroup v2: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(root, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	group := filepath.Join(root, fmt.Sprintf("kernosis-vfork-%d", os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	freeze := func(value string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(group, "cgroup.freeze"), []byte(value), 0); err != nil {
+			t.Error(err)
+		}
+	}
+	freeze("1")
+	parent := exec.Command("/proc/self/exe", "-test.run=^TestHungTaskInVforkOnKernel$")
+	parent.Env = append(os.Environ(), vforkInto+"="+group)
+	t.Cleanup(func() {
+		freeze("0")
+		if parent.Process != nil {
+			if err := parent.Wait(); err != nil {
+				t.Error(err)
+			}
+		}
+		await.Until(t, "the removal of the cgroup", 10*time.Second, func() bool { return unix.Rmdir(group) == nil })
+	})
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var hung *event.Event
+	a.until("hang reported", await.Within(10*time.Second), func() bool {
+		for _, of := range a.events {
+			if int(of[0].Task.TGID) == parent.Process.Pid {
+				hung = of[0]
+			}
+		}
+		return hung != nil
+	})
+	if hung.Kind != event.HungTask || hung.HungTask.Wait != "process" {
+		t.Errorf("%s, waits for %q in %q", hung.Kind, hung.HungTask.Wait, hung.HungTask.Stack)
+	}
 }

@@ -368,7 +368,7 @@ func (m *mountSource) question(suspects map[fsKey]suspect, now time.Time, emit E
 				continue
 			}
 			reason = reasonShutdown
-		case s.late(now) && fs.visible() == "" && !fs[0].MountReadOnly && (s.ends || m.remountsReadOnly(fs[0])):
+		case s.late(now) && fs.visible() == "" && fs.writable() != nil && (s.ends || m.remountsReadOnly(fs[0])):
 			// ext4 from d3476f3dad4a (v6.12, backports to 6.1) until v6.15 does not show it.
 			if m.mountedSince(key, fs[0], s.last.Wall) {
 				continue // the error belongs to the previous mount
@@ -384,7 +384,7 @@ func (m *mountSource) question(suspects map[fsKey]suspect, now time.Time, emit E
 // mountedSince reports whether a filesystem was mounted after a time, in a later second. It returns
 // false for a mount time in the future, made while the clock was ahead.
 func (m *mountSource) mountedSince(key fsKey, mount *hostfs.Mount, at time.Time) bool {
-	if mount.FSType != "ext4" {
+	if !hostfs.IsExt4(mount.FSType) {
 		return false
 	}
 	mounted, err := m.mountedAt(key, m.env.devices.Device(key.major, key.minor).Name)

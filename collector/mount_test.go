@@ -323,11 +323,14 @@ func TestMountErrorPolicy(t *testing.T) {
 	}{
 		"policy in mountinfo": {healthyExt4 + ",errors=remount-ro", "", []string{"mount.readonly ext4 sda at /data: error-policy"}},
 		"policy by default":   {healthyExt4, "rw\nerrors=remount-ro\n", []string{"mount.readonly ext4 sda at /data: error-policy"}},
+		"ext3":                {strings.ReplaceAll(healthyExt4, "ext4", "ext3"), "rw\nerrors=remount-ro\n", []string{"mount.readonly ext3 sda at /data: error-policy"}},
 		"writes on":           {healthyExt4, "rw\nerrors=continue\n", nil},
 		"not reported":        {healthyExt4, "", nil},
 		"overridden":          {healthyExt4 + ",errors=continue", "errors=remount-ro\n", nil},
 		"mounted read-only":   {"30 1 8:0 / /data ro - ext4 /dev/sda ro,errors=remount-ro", "", nil},
 		"another filesystem":  {healthyXFS, "", []string{"mount.readonly xfs sda at /data: shutdown"}},
+		"first mount read-only": {"29 1 8:0 /root / ro - ext4 /dev/sda rw,errors=remount-ro\n30 1 8:0 /var /var rw - ext4 /dev/sda rw,errors=remount-ro", "",
+			[]string{"mount.readonly ext4 sda at /: error-policy"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

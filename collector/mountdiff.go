@@ -85,18 +85,26 @@ func (m mounted) refusal(was mounted) string {
 		}
 		return ""
 	}
-	writable := false
 	for _, mount := range m {
-		writable = writable || !mount.MountReadOnly
 		wasWritable := func(o *hostfs.Mount) bool { return o.Path == mount.Path && !o.MountReadOnly }
 		if mount.MountReadOnly && slices.ContainsFunc(was, wasWritable) {
 			return "" // remounted deliberately
 		}
 	}
-	if !writable {
+	if m.writable() == nil {
 		return "" // it was not mounted for writing
 	}
 	return reason
+}
+
+// writable returns the oldest mount that is not read-only, or nil. The first one may be, as on systems
+// whose root directory is read-only and whose /var is another mount of the same filesystem.
+func (m mounted) writable() *hostfs.Mount {
+	i := slices.IndexFunc(m, func(mount *hostfs.Mount) bool { return !mount.MountReadOnly })
+	if i < 0 {
+		return nil
+	}
+	return m[i]
 }
 
 // visible returns how the table shows that the filesystem refuses writes, or "" if it does not.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
 // askWithin is how long a filesystem may take to answer. It answers from memory, within
@@ -39,10 +40,10 @@ func (m *mountSource) ask(emit Emit) {
 		}
 		fs := filesystems[key]
 		reason, err := bounded.Do(calls, askWithin, func() (string, error) {
-			switch fs[0].FSType {
-			case "xfs":
+			switch {
+			case fs[0].FSType == "xfs":
 				return m.xfsRefusal(key, visiblePaths(fs, hidden))
-			case "ext4":
+			case hostfs.IsExt4(fs[0].FSType):
 				return m.ext4Refusal(key, fs, visiblePaths(fs, hidden))
 			}
 			return "", nil
@@ -72,10 +73,11 @@ func (m *mountSource) xfsRefusal(key fsKey, paths []string) (reason string, err 
 
 // ext4Refusal checks an ext4 that shows nothing by its superblock, and through a path to it.
 func (m *mountSource) ext4Refusal(key fsKey, fs mounted, paths []string) (reason string, err error) {
-	if fs.visible() != "" || fs[0].MountReadOnly {
+	mount := fs.writable()
+	if fs.visible() != "" || mount == nil {
 		return "", nil
 	}
-	stopped, err := m.env.fs.Ext4Stopped(fs[0], m.env.devices.Device(key.major, key.minor).Name)
+	stopped, err := m.env.fs.Ext4Stopped(mount, m.env.devices.Device(key.major, key.minor).Name)
 	if stopped {
 		return reasonErrorPolicy, nil
 	}

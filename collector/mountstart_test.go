@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +33,7 @@ func TestMountErrorBeforeTheStart(t *testing.T) {
 		want     []string
 	}{
 		"of this mount":           {mount, corrupt, eio, time.Hour, []string{"mount.readonly ext4 sda at /data: error-policy"}},
+		"of an ext3":              {strings.ReplaceAll(mount, "ext4", "ext3"), corrupt, eio, time.Hour, []string{"mount.readonly ext3 sda at /data: error-policy"}},
 		"of the mount before":     {mount, corrupt, eio, -time.Hour, nil},
 		"writes on":               {healthyExt4 + ",errors=continue", corrupt, eio, time.Hour, nil},
 		"ends writing":            {healthyExt4 + ",errors=continue", aborted, eio, time.Hour, []string{"mount.readonly ext4 sda at /data: error-policy"}},
@@ -39,6 +41,8 @@ func TestMountErrorBeforeTheStart(t *testing.T) {
 		"ended the mount before":  {healthyExt4 + ",errors=continue", aborted, eio, -time.Hour, nil},
 		"mounted read-only":       {"30 1 8:0 / /data ro - ext4 /dev/sda rw,errors=remount-ro", aborted, eio, time.Hour, nil},
 		"shown":                   {mount + ",emergency_ro", corrupt, eio, time.Hour, []string{"mount.readonly ext4 sda at /data: emergency-ro"}},
+		"first mount read-only": {"29 1 8:0 /root / ro - ext4 /dev/sda rw\n30 1 8:0 /var /var rw - ext4 /dev/sda rw", aborted, eio, time.Hour,
+			[]string{"mount.readonly ext4 sda at /: error-policy"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -58,7 +62,8 @@ func TestMountErrorBeforeTheStart(t *testing.T) {
 				}
 				n.mounts()
 				n.look()
-				n.expect("mount.writable ext4 sda at /data: unmounted")
+				ended := strings.Replace(tt.want[0][:strings.LastIndexByte(tt.want[0], ' ')], "readonly", "writable", 1)
+				n.expect(ended + " unmounted")
 			})
 		})
 	}

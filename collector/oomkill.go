@@ -116,7 +116,8 @@ func (o *oomkill) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, e
 	o.names.task(&o.trigger, &r.Trigger)
 	if r.VictimPartial != 0 {
 		// 5.10 without a context program reports only the pid; the dying process may still exist.
-		if t, err := o.env.fs.Task(int(r.Victim.PID)); err == nil {
+		// If the record was left by an earlier run, another process may have the pid.
+		if t, err := o.env.fs.Task(int(r.Victim.PID)); err == nil && t.StartTime <= event.Duration(head.BootNS) {
 			o.victim = t
 		}
 	}
@@ -124,10 +125,15 @@ func (o *oomkill) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, e
 		return false, nil
 	}
 	ev.Task = &o.victim
-	o.subject(ev, &r.Memory, &r.Default)
+	scope := o.scope(r)
+	// The cgroups of a victim without a record of its own are the trigger's. Only at a cgroup's limit
+	// do both belong to the same owner.
+	if r.VictimPartial == 0 || scope == "memcg" {
+		o.subject(ev, &r.Memory, &r.Default)
+	}
 
 	o.data = event.OOMKillData{
-		Scope:       o.scope(r),
+		Scope:       scope,
 		Trigger:     &o.trigger,
 		TotalVM:     r.TotalVM * o.page,
 		AnonRSS:     r.Anon * o.page,

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"os"
 	"strings"
@@ -109,6 +110,45 @@ func TestDecodeOOMKillWithoutMemoryGroups(t *testing.T) {
 	}
 	if d := got.OOMKill; d.Scope != "global" || d.LimitCgroup != nil || d.Limit != 0 {
 		t.Errorf("scope %q, limit %d of %v", d.Scope, d.Limit, d.LimitCgroup)
+	}
+}
+
+// 5.10 without a context program reports only the victim's PID, with the trigger's cgroups. If the
+// node is out of memory, the trigger may be in any pod.
+func TestDecodeOOMKillOfAPID(t *testing.T) {
+	for name, tt := range map[string]struct {
+		scope   uint8
+		started string // the process with the PID, in ticks since boot
+		comm    string
+		pod     bool
+	}{
+		"at a limit":                       {bpf.OOMScopeMemcg, "500", "java", true},
+		"of the node":                      {bpf.OOMScopeGlobal, "500", "java", false},
+		"of the node, the PID is reused":   {bpf.OOMScopeGlobal, "1001", "", false},
+		"of the node, the process is gone": {bpf.OOMScopeGlobal, "", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := testOOMKill(t)
+			if tt.started != "" {
+				dir := o.env.fs.Path("/proc/812")
+				stat := "812 (java) S 1" + strings.Repeat(" 0", 17) + " " + tt.started + " 0 0\n"
+				if err := errors.Join(
+					os.MkdirAll(dir, 0o755), os.WriteFile(dir+"/stat", []byte(stat), 0o644),
+					os.WriteFile(dir+"/status", []byte("Tgid:\t812\nUid:\t1000\t0\t0\t0\nCapEff:\t0\n"), 0o644),
+				); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := podKill()
+			r.H.BootNS, r.Scope, r.VictimPartial, r.Victim = 10e9, tt.scope, 1, bpf.Task{PID: 812, TGID: 812}
+			ev := mustDecode(t, o, rawRecord(r))
+			if ev.Task.PID != 812 || ev.Task.Comm != tt.comm {
+				t.Errorf("victim %+v, want %q", ev.Task, tt.comm)
+			}
+			if (ev.Container != nil) != tt.pod || (ev.Cgroup != nil) != tt.pod {
+				t.Errorf("cgroup %+v, container %+v", ev.Cgroup, ev.Container)
+			}
+		})
 	}
 }
 

@@ -17,7 +17,7 @@ const (
 // HungTaskData is the payload of [HungTask] and [HungTaskResumed].
 type HungTaskData struct {
 	BlockedFor Duration `json:"blockedFor"`           // a lower bound: under-read by up to one check interval
-	Wait       string   `json:"wait"`                 // io, lock, command (discard, erase, SG_IO: may take long when all is well) or other
+	Wait       string   `json:"wait"`                 // io, lock, command (discard, erase, SG_IO: may take long when all is well), process (vfork, exec: another process or thread) or other
 	Lock       string   `json:"lock,omitempty"`       // mutex, semaphore, rwsem-read, rwsem-write; empty: not a recorded lock
 	LockAddr   uint64   `json:"lockAddr,omitempty"`   // identity of the lock, to report that several tasks hang on one
 	Holder     *Task    `json:"holder,omitempty"`     // who holds the lock
@@ -35,6 +35,8 @@ func (d *HungTaskData) facts(ev *Event, f *Facts) {
 		waits = "waits for I/O"
 	case d.Lock != "":
 		waits = "waits for a " + d.Lock
+	case d.Wait == "process":
+		waits = "waits for another process or thread"
 	case d.Wait == "other" || d.Wait == "":
 		waits = "what it waits for is not recorded"
 	}
@@ -55,7 +57,7 @@ func hungTaskFields() []*Field {
 	field := fieldsOf("event.", func(e *Event) *HungTaskData { return e.HungTask }, HungTask, HungTaskResumed)
 	return []*Field{
 		field("blockedFor", TypeDuration, "minimum time blocked", func(h *HungTaskData) Value { return duration(h.BlockedFor) }),
-		few(field("wait", TypeString, "io, lock, command (discard, erase, SG_IO: may be slow without a fault) or other", func(h *HungTaskData) Value { return text(h.Wait) })),
+		few(field("wait", TypeString, "io, lock, command (discard, erase, SG_IO: may be slow without a fault), process (vfork, exec: another process or thread) or other", func(h *HungTaskData) Value { return text(h.Wait) })),
 		few(field("lock", TypeString, "mutex, semaphore, rwsem-read, rwsem-write; empty: no recorded lock", func(h *HungTaskData) Value { return text(h.Lock) })),
 		field("lockAddr", TypeString, "identity of the lock; empty: unknown", func(h *HungTaskData) Value { return address(h.LockAddr) }),
 		field("holder", TypeOptionalString, `lock holder, "comm[pid]", after "possibly " if uncertain`, func(h *HungTaskData) Value {

@@ -158,7 +158,9 @@ func (d *Devices) DeviceAt(major, minor uint32, at time.Duration) event.Device {
 	return device
 }
 
-// Device returns a block device and where it is mounted. Mounts is shared and must not be changed.
+// Device returns a block device and where it is mounted. A device that is gone keeps its last known
+// name: a disk can be unplugged while it is mounted, and keeps its number until it is unmounted.
+// Mounts is shared and must not be changed.
 func (d *Devices) Device(major, minor uint32) event.Device {
 	key, now, table := devKey(major, minor), time.Since(d.made), d.mounts.Load()
 	d.mu.Lock()
@@ -172,11 +174,15 @@ func (d *Devices) Device(major, minor uint32) event.Device {
 		}
 	}
 	if !ok {
+		was := e
 		e = &deviceEntry{checked: now}
 		// The sequence number before the name: if it changes, the next check rejects the entry.
 		_, disk := d.fs.readDevice(major, minor)
 		e.seq = d.fs.diskSeq(disk)
 		e.device, e.disk = d.fs.readDevice(major, minor)
+		if e.disk == "" && was != nil {
+			e.device.Name, e.device.Parent = was.device.Name, was.device.Parent
+		}
 		e.device.Mounts = table.At(major, minor)
 		e.table = table
 		d.cache.Add(key, e)

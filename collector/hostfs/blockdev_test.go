@@ -64,6 +64,35 @@ func TestDevicesReuse(t *testing.T) {
 	}
 }
 
+// A filesystem stays mounted when its disk is unplugged, and its device keeps its name.
+func TestDevicesUnplugged(t *testing.T) {
+	f := fixture(t, "6.12-systemd-v2")
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDevices(f)
+		before := d.Device(259, 2)
+		if before.Name != "nvme0n1p2" || before.Parent != "nvme0n1" {
+			t.Fatalf("%+v", before)
+		}
+		link := f.Path("/sys/dev/block/259:2")
+		if err := errors.Join(os.Remove(link), os.RemoveAll(f.Path("/sys/devices/pci/nvme0n1"))); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			time.Sleep(deviceFresh)
+			if got := d.Device(259, 2); got.Name != before.Name || got.Parent != before.Parent {
+				t.Errorf("unplugged: %+v, want %+v", got, before)
+			}
+		}
+		if err := os.Symlink("../../devices/virtual/block/loop3", link); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(deviceFresh)
+		if got := d.Device(259, 2); got.Name != "loop3" || got.Parent != "" {
+			t.Errorf("the number's new owner: %+v", got)
+		}
+	})
+}
+
 // The same name with another sequence number is another disk.
 func TestDevicesSequenceChecked(t *testing.T) {
 	f := fixture(t, "6.12-systemd-v2")

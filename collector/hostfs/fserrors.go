@@ -157,11 +157,15 @@ func (b *BtrfsErrors) String() string {
 	return strings.Join(out, ", ")
 }
 
+// IsExt4 reports whether a filesystem of this type may be one of the kernel's ext4 driver, which also
+// mounts ext3 and ext2.
+func IsExt4(fsType string) bool { return fsType == "ext4" || fsType == "ext3" || fsType == "ext2" }
+
 // RemountsReadOnly reports whether the filesystem of a mount stops accepting writes after an error;
 // device is its device's kernel name. mountinfo omits this option of an ext4 if it is the
 // filesystem's default; /proc/fs/ext4 lists all options.
 func (f FS) RemountsReadOnly(m *Mount, device string) (bool, error) {
-	if m.ErrorsPolicy != "" || m.FSType != "ext4" {
+	if m.ErrorsPolicy != "" || !IsExt4(m.FSType) {
 		return m.ErrorsPolicy == "remount-ro", nil
 	}
 	name, err := sysBlockName(device)
@@ -286,7 +290,7 @@ const Ext4AbortedIn = "ext4_journal_check_start"
 // d3476f3dad4a (v6.12, backports to 6.1) until v6.15; device is its device's kernel name. That is
 // so after an error since the mount, if that error or all errors end writing. It reads the device.
 func (f FS) Ext4Stopped(m *Mount, device string) (bool, error) {
-	if m.FSType != "ext4" || m.MountReadOnly || m.SuperReadOnly || m.EmergencyRO || m.Shutdown {
+	if !IsExt4(m.FSType) || m.MountReadOnly || m.SuperReadOnly || m.EmergencyRO || m.Shutdown {
 		return false, nil
 	}
 	e, err := f.Ext4Errors(device)

@@ -168,12 +168,12 @@ func (h host) readFilesystem(m hostfs.Mount) *filesystem {
 	if m.DeviceMajor != 0 {
 		f.device = h.FS.Device(m.DeviceMajor, m.DeviceMinor).Name
 	}
-	switch m.FSType {
-	case "ext2", "ext3", "ext4":
+	switch {
+	case hostfs.IsExt4(m.FSType):
 		if e, err := h.FS.Ext4Errors(f.device); err == nil {
 			f.ext4 = &e
 		}
-	case "btrfs":
+	case m.FSType == "btrfs":
 		if e, err := h.FS.BtrfsErrors(f.device); err == nil {
 			f.btrfs = &e
 		}
@@ -209,11 +209,11 @@ func (h host) refusesWrites(f *filesystem) string {
 func (h host) seeStopped(ctx context.Context, f *filesystem) error {
 	var reason string
 	var check func() (bool, error)
-	switch f.FSType {
-	case "xfs":
+	switch {
+	case f.FSType == "xfs":
 		reason = "shutdown"
 		check = func() (bool, error) { return h.FS.XFSShutDown(f.Major, f.Minor, f.Path) }
-	case "ext4":
+	case hostfs.IsExt4(f.FSType):
 		reason = "it had an error since it was mounted, and errors stop writes"
 		check = func() (bool, error) {
 			stopped, _ := h.FS.Ext4Stopped(&f.Mount, f.device) // if unreadable, it counts as not stopped
