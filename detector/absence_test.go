@@ -151,6 +151,7 @@ func TestOneOfSeveralLogsIsDown(t *testing.T) {
 `))
 	e.Observe(source("log/kmsg", true), at(0))
 	e.Observe(source("log/app", true), at(0))
+	e.Observe(down("log", "this log is not configured"), at(0))
 	want(t, e.Observe(logged(0, "bad"), at(0)), "bad  firing", "Ill=True R")
 	want(t, e.Observe(source("log/app", false), at(time.Minute)), "Sick=Unknown SourceUnavailable")
 	want(t, e.Tick(at(2*time.Hour)))

@@ -36,6 +36,35 @@ func TestDependsOnEqual(t *testing.T) {
 	want(t, e.Tick(at(2*time.Minute)), "cause read, sdb resolved", "effect sdb firing", `cause \overflow resolved`, "Ill=True Effect", "Sick=False Well")
 }
 
+// An effect that ends with its cause is not announced in between.
+func TestEffectEndsWithItsCause(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: cause, events: [mount.readonly], groupBy: [device.name], condition: Sick, reason: Cause, message: m, clearWhen: event.kind == "mount.writable"}
+- {name: effect, events: [log], logs: [kmsg], pattern: read-only, condition: Sick, reason: Effect, message: m, clearWhen: event.kind == "mount.writable", dependsOn: [cause]}
+- {name: line, events: [log], logs: [kmsg], pattern: read-only, clearPattern: unmounted, condition: Ill, reason: Line, message: m, dependsOn: [effect]}
+- {name: lasts, events: [log], logs: [kmsg], pattern: read-only, clearPattern: unmounted, condition: Ill, reason: Lasts, message: m, dependsOn: [line]}
+`))
+	mount := func(d time.Duration, kind event.Kind) []problem.Transition {
+		return e.Observe(&event.Event{Kind: kind, Time: at(d).Wall, BootTime: event.Duration(at(d).Boot), Device: &event.Device{Name: "sda"}, Mount: &event.MountData{}}, at(d))
+	}
+	e.Observe(source("mount", true), at(0))
+	e.Observe(source("log/kmsg", true), at(0))
+	want(t, mount(time.Second, event.MountReadOnly), "cause sda firing", "Sick=True Cause")
+	want(t, e.Observe(logged(2*time.Second, "read-only"), at(2*time.Second)),
+		"effect  firing by cause", "line  firing by effect", "lasts  firing by line", "Ill=False SuppressedByCause")
+	want(t, mount(3*time.Second, event.MountWritable), "cause sda resolved", "effect  resolved by cause", "line  firing", "Ill=True Line", "Sick=False Well")
+	want(t, e.Observe(logged(4*time.Second, "unmounted"), at(4*time.Second)), "line  resolved", "lasts  resolved by line", "Ill=False Well")
+
+	// The same holds for the end by quiet.
+	e = detector.NewEngine(ruleSet(t, `
+- {name: cause, events: [oomkill], condition: Sick, reason: Cause, message: m, clearAfter: 5m}
+- {name: effect, events: [oomkill], condition: Sick, reason: Effect, message: m, clearAfter: 5m, dependsOn: [cause]}
+`))
+	e.Observe(source("oomkill", true), at(0))
+	want(t, e.Observe(oom(time.Second, "/a"), at(time.Second)), "cause  firing", "effect  firing by cause", "Sick=True Cause")
+	want(t, e.Tick(at(time.Hour)), "cause  resolved", "effect  resolved by cause", "Sick=False Well")
+}
+
 func TestEqualMistakes(t *testing.T) {
 	const head = `apiVersion: rules.kernosis.io/v1
 rules:

@@ -35,6 +35,9 @@ type Engine struct {
 	duplicates  uint64
 	changed     bool // by the latest event
 
+	clearing bool     // the current event or deadline is ending problems
+	cleared  []*entry // those that it has resolved; their effects are updated afterwards
+
 	roomless     uint64          // state events dropped because of MaxStems
 	lastRoomless string          // stem of the latest of them
 	crowded      map[string]bool // families with sources beyond MaxStems
@@ -167,12 +170,14 @@ func (e *Engine) Observe(ev *event.Event, now event.Moment) []problem.Transition
 	}
 	at := occurredAt(ev, now)
 	e.act.ev = ev
+	e.clearing = true
 	for _, r := range rules.clear {
 		if e.mayEnd(r, ev) {
 			e.clearGroup(r, ev, r.clearWhen, now)
 			e.stays(r, ev, at)
 		}
 	}
+	e.clearedAll()
 	for _, r := range rules.match {
 		if r.reads(ev) && e.test(r, r.when) {
 			e.occur(r, ev, at, now)
@@ -291,18 +296,23 @@ func (e *Engine) start(now event.Moment) event.Moment {
 	clear(e.out)
 	e.out = e.out[:0]
 	for len(e.deadlines) > 0 && e.deadlines[0].due <= now.Boot {
-		e.mutesEnd(e.deadlines[0].due) // problems due after the end of a mute are announced
-		en := heap.Pop(&e.deadlines).(*entry)
-		switch due, ok := e.deadline(en); {
-		case !ok:
-		case due > en.due:
-			// Requeue it, even if the corrected time is due as well: deadlines are
-			// handled in the order of their times, however stale the heap is.
-			en.due = due
-			heap.Push(&e.deadlines, en)
-		default:
-			e.expire(en, e.moment(due))
+		at := e.deadlines[0].due
+		e.mutesEnd(at) // problems due after the end of a mute are announced
+		e.clearing = true
+		for len(e.deadlines) > 0 && e.deadlines[0].due == at {
+			en := heap.Pop(&e.deadlines).(*entry)
+			switch due, ok := e.deadline(en); {
+			case !ok:
+			case due > en.due:
+				// Requeue it, even if the corrected time is due as well: deadlines are
+				// handled in the order of their times, however stale the heap is.
+				en.due = due
+				heap.Push(&e.deadlines, en)
+			default:
+				e.expire(en, e.moment(due))
+			}
 		}
+		e.clearedAll()
 	}
 	e.mutesEnd(now.Boot)
 	e.lossEnds(now.Boot)

@@ -125,11 +125,13 @@ func (e *Engine) gaugeGone(ev *event.Event, now event.Moment) {
 		return
 	}
 	e.act.ev = ev
+	e.clearing = true
 	for _, r := range rules.match {
 		if r.reads(ev) && !r.Latched {
 			e.clearGroup(r, ev, nil, now)
 		}
 	}
+	e.clearedAll()
 	e.act.ev = nil
 }
 

@@ -152,12 +152,14 @@ func (e *Engine) lineLogged(ev *event.Event, now event.Moment) {
 	if ev.Times > 0 {
 		e.recordedTogether(ev, hits)
 	}
+	e.clearing = true
 	for i := range hits {
 		l.matches[hits[i].Pattern] += ev.Occurrences()
 		if r, x, ok := e.lineEnds(hits, i); ok {
 			e.clearGroup(r, &l.ev, x, now)
 		}
 	}
+	e.clearedAll()
 	for i := range hits {
 		if r, ok := e.lineMatches(&hits[i]); ok {
 			e.occur(r, &l.ev, at, now)

@@ -96,9 +96,12 @@ func (e *Engine) sightOf(n *named) (s sight, why []string) {
 		why = append(why, fmt.Sprintf("%s: more than %d sources", n.stem, MaxStems))
 	}
 	if reported > 0 {
-		if len(why) > 0 {
+		switch {
+		case len(why) > 0:
 			slices.Sort(why)
 			return blind, why
+		case e.awaitsLogs(n, kernel):
+			return unreported, nil
 		}
 		return seeing, nil
 	}
@@ -111,6 +114,18 @@ func (e *Engine) sightOf(n *named) (s sight, why []string) {
 	default:
 		return blind, []string{n.String() + ": " + st.Reason}
 	}
+}
+
+// awaitsLogs reports whether some of n's logs may not have reported their state yet: the family does
+// when all have. kernel: a log with kernel messages is up.
+func (e *Engine) awaitsLogs(n *named, kernel bool) bool {
+	if st := e.stems[n.stem]; n.stem != event.LogStem || st != nil && st.Known {
+		return false
+	}
+	return n.stems == nil || slices.ContainsFunc(n.stems, func(stem string) bool {
+		st := e.stems[stem]
+		return (st == nil || !st.Known) && !(kernel && stem == event.NamedStem(event.LogStem, event.KernelLogs))
+	})
 }
 
 // blindTo reports whether all sources of the rule are known to be down; of named sources, one is

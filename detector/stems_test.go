@@ -12,7 +12,9 @@ import (
 // others are not.
 func TestSourcesWithoutRoom(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, "\n- {name: r, events: [log], pattern: oops, condition: Sick, reason: R, message: m, latched: true}\n"))
-	for i := range 256 {
+	others := down("log", "this log is not configured")
+	e.Observe(others, at(0))
+	for i := range detector.MaxStems - 1 {
 		e.Observe(source(fmt.Sprintf("log/l%d", i), true), at(0))
 	}
 	if s := e.Stats(); s.Sources != 0 {
@@ -33,6 +35,7 @@ func TestSourcesWithoutRoom(t *testing.T) {
 	// What a replay of the journal reports counts no more once sources report themselves.
 	e.Restarted(at(4 * time.Second))
 	e.Observe(source("log/l1", true), at(5*time.Second))
+	e.Observe(others, at(5*time.Second))
 	e.Tick(at(10 * time.Minute))
 	if have := conditionOf(e); have != "False Well: all is well" {
 		t.Error(have)

@@ -165,8 +165,23 @@ func (e *Engine) resolve(en *entry, at event.Moment) {
 	s.firing--
 	s.resolved++
 	e.mark(s)
-	e.causeChanged(en)
+	if e.clearing {
+		e.cleared = append(e.cleared, en)
+	} else {
+		e.causeChanged(en)
+	}
 	e.arm(en)
+}
+
+// clearedAll updates the effects of the problems that the current event or deadline has ended. It is called
+// after all of them: an effect that ends too must not be announced because its cause is over.
+func (e *Engine) clearedAll() {
+	e.clearing = false
+	for _, en := range e.cleared {
+		e.causeChanged(en)
+	}
+	clear(e.cleared)
+	e.cleared = e.cleared[:0]
 }
 
 // clearGroup ends the problem of the event's group if x is nil or true.

@@ -23,6 +23,7 @@ type Runner struct {
 
 	mu     sync.Mutex // serializes calls of handle
 	handle func(Result)
+	last   map[string]Result // the latest result of each check, by name
 }
 
 // New returns a Runner that has not started anything yet, or all mistakes in cfg, including
@@ -38,7 +39,7 @@ func New(cfg Config, log *slog.Logger, handle func(Result)) (*Runner, error) {
 	}
 	return &Runner{
 		cfg: cfg, log: log.With("checks", cfg.Name), handle: handle,
-		slots: make(chan struct{}, cfg.Concurrency),
+		slots: make(chan struct{}, cfg.Concurrency), last: make(map[string]Result),
 	}, nil
 }
 
@@ -174,5 +175,17 @@ func (s *schedule) deliver(res Result) {
 	}
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
+	s.r.last[res.Check] = res
 	s.r.handle(res)
+}
+
+// ReportLasting calls f with the latest result of each check that has run. No check is handled meanwhile.
+func (r *Runner) ReportLasting(f func(Result)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.cfg.Checks {
+		if res, ok := r.last[c.Name]; ok {
+			f(res)
+		}
+	}
 }

@@ -131,12 +131,12 @@ func (c *converter) logMonitor(m *LogMonitor) {
 		if r.Suffix != "" {
 			out.Message += "; " + strings.ReplaceAll(r.Suffix, "${", "$${")
 		}
-		c.clearing(out, r)
+		c.clearing(out, r, m.Plugin == "kmsg" || m.Identifier == event.OriginKernel)
 	}
 }
 
-// clearing sets when a problem of the rule ends.
-func (c *converter) clearing(out *detector.Rule, r *LogRule) {
+// clearing sets when a problem of the rule ends. kernel: its log has the kernel's lines.
+func (c *converter) clearing(out *detector.Rule, r *LogRule, kernel bool) {
 	after := time.Duration(0)
 	switch {
 	case r.Never:
@@ -160,6 +160,9 @@ func (c *converter) clearing(out *detector.Rule, r *LogRule) {
 		}
 		if out.ClearPattern == "" {
 			out.ClearPattern = u.ClearPattern
+		}
+		if out.ClearPattern == "" && out.ClearWhen == "" && kernel && strings.HasPrefix(u.ClearWhen, "log.") {
+			out.ClearPattern = u.Pattern // its other lines end its problem
 		}
 		if r.ClearAfter == 0 && after > 0 && u.ClearAfter > 0 {
 			after = min(after, u.ClearAfter)

@@ -217,6 +217,22 @@ rules:
 	n.after(11*time.Minute).condition("Deadlock", problem.False)
 }
 
+// A shipped rule whose pattern also matches the end of its fault ends the file's problem as well.
+func TestClearsWithTheLinesOfAShippedRule(t *testing.T) {
+	n := newNode(t, parse(t, "a.json", logHead+`"conditions": [{"type": "XfsShutdown", "reason": "XfsHasNotShutDown"}], "rules": [
+		{"type": "permanent", "condition": "XfsShutdown", "reason": "XfsHasShutdown", "pattern": "XFS .* Shutting down filesystem.?"}]}`))
+	n.log("kernel", "XFS (sda1): Log I/O Error Detected.  Shutting down filesystem")
+	n.condition("XfsShutdown", problem.True)
+	equal(t, 1, len(n.firing("npd-")))
+	for _, tr := range n.log("kernel", "XFS (sda1): Unmounting Filesystem") {
+		if p := tr.Problem; p != nil && p.State == problem.Firing {
+			t.Errorf("%s is announced", p.Rule)
+		}
+	}
+	n.condition("XfsShutdown", problem.False)
+	equal(t, nil, n.firing("npd-"))
+}
+
 func TestNames(t *testing.T) {
 	set, err := npd.Convert([]*npd.File{
 		parse(t, "x/kernel-monitor.json", logHead+`"rules": [{"type": "temporary", "reason": "KernelOops", "pattern": "a"}, {"type": "temporary", "reason": "KernelOops", "pattern": "b"}]}`),

@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
+	"github.com/kernosis/kernosis/collector"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs/file"
@@ -67,15 +67,7 @@ func (p *parts) openChecks() error {
 	}
 	handle := func(r plugin.Result) {
 		counted.Result(r.Check, string(r.Status), r.Duration, r.Truncated)
-		message := r.Message
-		if message == "" && r.Err != nil {
-			message = r.Err.Error()
-		}
-		p.agent.observe(&event.Event{
-			Kind: event.Check, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU,
-			Source: event.NamedStem(event.CheckStem, r.Check),
-			Check:  &event.CheckData{Check: r.Check, Status: string(r.Status), Message: message},
-		})
+		p.agent.observe(resultEvent(r))
 	}
 	var errs []error
 	for i, monitor := range p.monitors.Checks {
@@ -101,6 +93,35 @@ func (p *parts) openChecks() error {
 		p.checks = append(p.checks, runner)
 	}
 	return errors.Join(errs...)
+}
+
+// resultEvent returns the event of a check's result, as of now.
+func resultEvent(r plugin.Result) *event.Event {
+	d := &event.CheckData{Check: r.Check, Status: string(r.Status), Message: r.Message}
+	if d.Message == "" && r.Err != nil {
+		d.Message = r.Err.Error()
+	}
+	return hostfs.Stamped(event.Event{Kind: event.Check, Source: event.NamedStem(event.CheckStem, r.Check), Check: d})
+}
+
+// keepChecks reports the checks that had a result before a restart as up, unless their next run is
+// overdue: until the first runs their conditions would be Unknown.
+func (p *parts) keepChecks() {
+	for _, monitor := range p.monitors.Checks {
+		for _, r := range monitor.Rules {
+			stem := event.NamedStem(event.CheckStem, r.Check)
+			if ago, ok := p.agent.earlier(stem); ok && ago < r.InvokeInterval {
+				p.agent.observe(hostfs.Stamped(event.Event{Kind: event.Source, Source: stem, SourceUp: &event.SourceData{Stem: stem, Up: true}}))
+			}
+		}
+	}
+}
+
+// reportChecks emits the latest result of each check again: some run once a day.
+func (p *parts) reportChecks(emit collector.Emit) {
+	for _, r := range p.checks {
+		r.ReportLasting(func(res plugin.Result) { emit(resultEvent(res)) })
+	}
 }
 
 func (p *parts) openStats() error {

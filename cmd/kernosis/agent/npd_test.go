@@ -1,14 +1,18 @@
 package agent
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/collector/logs/journald"
 	"github.com/kernosis/kernosis/collector/logsource"
+	"github.com/kernosis/kernosis/collector/plugin"
 	"github.com/kernosis/kernosis/detector/npd"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // A journal that node-problem-detector's files expect on disk is read where journald keeps it.
@@ -44,5 +48,73 @@ func TestNPDDelayOfASharedLog(t *testing.T) {
 		if logs := npdLogs([]logsource.Config{kmsg}, set, t.TempDir()); len(logs) != 1 || logs[0].Delay != want {
 			t.Errorf("configured delay %v: %+v", configured, logs)
 		}
+	}
+}
+
+const doorRules = `conditions:
+  DoorOpen: {healthyReason: DoorIsShut, healthyMessage: the door is shut}
+  DoorBad: {healthyReason: DoorIsGood, healthyMessage: the door is good}
+rules:
+- {name: door, events: [check], when: 'event.check == "door" && event.status == "problem"', clearWhen: 'event.check == "door" && event.status == "ok"', condition: DoorOpen, reason: DoorIsOpen, message: m}
+`
+
+// statusOf returns the status and reason of a condition.
+func (a *pipeline) statusOf(conditionType string) string {
+	for _, c := range a.conditions() {
+		if c.Type == conditionType {
+			return string(c.Status) + " " + c.Reason
+		}
+	}
+	return ""
+}
+
+// A restart alone makes no condition of a check Unknown, unless the check's next run is overdue.
+func TestConditionsOfChecksAcrossARestart(t *testing.T) {
+	for interval, want := range map[time.Duration]string{time.Hour: "False DoorIsShut", 1: "Unknown SourceNotStarted"} {
+		dir, set := t.TempDir(), rulesOf(t, doorRules)
+		a, _ := restoredWith(t, dir, set)
+		a.observe(resultEvent(plugin.Result{Check: "door", Status: plugin.OK}))
+		a.kill(t)
+		a, _ = restoredWith(t, dir, set)
+		p := &parts{agent: a, monitors: &npd.Set{Checks: []*npd.CheckMonitor{{Rules: []npd.CheckRule{{Check: "door", InvokeInterval: interval}}}}}}
+		p.keepChecks()
+		if have := a.statusOf("DoorOpen"); have != want {
+			t.Errorf("interval %v: %s, want %s", interval, have, want)
+		}
+	}
+}
+
+// A rule that a reload adds gets the latest results of checks, which may not run again for a day.
+func TestNewRulesGetResultsOfChecks(t *testing.T) {
+	a, _ := restoredWith(t, t.TempDir(), rulesOf(t, doorRules))
+	ran := make(chan struct{}, 2)
+	checks := plugin.Config{Name: "t", InvokeInterval: 24 * time.Hour, Spread: 1, Checks: []plugin.Check{
+		{Name: "door", Path: testprogram.Script(t, "exit 1")}, {Name: "window", Path: testprogram.Script(t, "exit 0")},
+	}}
+	runner, err := plugin.New(checks, nil, func(r plugin.Result) {
+		a.observe(resultEvent(r))
+		ran <- struct{}{}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &parts{agent: a, checks: []*plugin.Runner{runner}}
+	a.patterns, a.lasting = func(*logpattern.Set) {}, p.reportChecks
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- runner.Run(ctx) }()
+	<-ran
+	<-ran
+	a.replace(rulesOf(t, doorRules+`
+- {name: bad, events: [check], when: 'event.check in ["door", "window"] && event.status == "problem"', groupBy: [event.check], clearWhen: event.status == "ok", condition: DoorBad, reason: DoorIsBad, message: m}
+`))
+	for conditionType, want := range map[string]string{"DoorOpen": "True DoorIsOpen", "DoorBad": "True DoorIsBad"} {
+		if have := a.statusOf(conditionType); have != want {
+			t.Errorf("condition %s is %s, want %s", conditionType, have, want)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

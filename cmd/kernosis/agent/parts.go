@@ -175,6 +175,7 @@ func (p *parts) reportLasting(emit collector.Emit) {
 	if p.intake != nil {
 		p.intake.ReportLasting(emit)
 	}
+	p.reportChecks(emit)
 	p.self.reportLasting(emit)
 }
 
@@ -230,6 +231,7 @@ func (p *parts) start(ctx context.Context, g *errgroup.Group) {
 	if p.cfg.RulesDir != "" {
 		g.Go(func() error { return p.watchRules(ctx) })
 	}
+	p.keepChecks()
 	for _, r := range p.checks {
 		g.Go(func() error { return r.Run(ctx) })
 	}

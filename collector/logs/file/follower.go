@@ -30,6 +30,8 @@ type follower struct {
 	cutoff time.Time // older lines are skipped; zero: none
 	bad    uint64    // malformed lines that were not reported yet
 
+	parsed, unparsed uint64 // lines that are in the format, and that are not
+
 	nowhere time.Time // since when the path leads nowhere; zero if it leads to a file
 
 	mu      sync.Mutex // guards looking and steps, and keeps reports in order

@@ -45,9 +45,13 @@ func (s *follower) hand(now time.Time, final bool) error {
 func (s *follower) handLine(b []byte, now time.Time) error {
 	text, at, v := s.r.dec.decode(b, now)
 	wanted := v == take && !at.Before(s.cutoff)
+	if v == take {
+		s.parsed++
+	}
 	switch {
 	case v == malformed:
 		s.bad++
+		s.unparsed++
 		return nil
 	case v == passBy || !wanted && s.r.dec.kernel == nil:
 		return nil

@@ -3,6 +3,7 @@ package file
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,6 +49,14 @@ func TestOnceEndsWhereTheFileEnds(t *testing.T) {
 	cancel()
 	if err := reader(path).Once(ended, func(logs.Item) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
+	}
+	wrong, err := New(Config{Path: path, Lookback: time.Hour, Format: Format{Timestamp: "^.{15}", TimestampFormat: time.Stamp}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("log file %s: 3 lines, none with a time in the format %q", path, time.Stamp)
+	if err := wrong.Once(t.Context(), func(logs.Item) error { return nil }); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
 	}
 	if err := reader(path+".missing").Once(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("error %v", err)

@@ -163,7 +163,8 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 }
 
 // Once hands over the existing lines, including rotated files and an unfinished last line. It returns
-// nil, the error of handle or of ctx, or why the file can't be read. Use it instead of Run.
+// nil, the error of handle or of ctx, or why the file can't be read, also if no line has a time.
+// Use it instead of Run.
 func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
 	var last error
 	status := r.cfg.Status
@@ -190,5 +191,8 @@ func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
 	if last != nil {
 		return fmt.Errorf("log file: %w", last)
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil || s.parsed > 0 || s.unparsed == 0 || r.dec.timestamp == nil {
+		return err
+	}
+	return fmt.Errorf("log file %s: %d lines, none with a time in the format %q", r.cfg.Path, s.unparsed, r.cfg.Format.TimestampFormat)
 }

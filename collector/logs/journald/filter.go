@@ -84,6 +84,12 @@ func (f Filter) wants(e *Entry) bool {
 	return in(f.Identifiers, e.Identifier) && in(f.Units, e.Unit)
 }
 
+// onlyKernel reports whether only the kernel's messages are wanted. journald never drops these: its limit
+// is per unit (manager_dispatch_message, src/journal/journald-manager.c).
+func (f Filter) onlyKernel() bool {
+	return len(f.Identifiers) > 0 && !slices.ContainsFunc(f.Identifiers, func(i string) bool { return i != event.OriginKernel })
+}
+
 // dropped returns how many messages journald dropped, if e reports that and some may match.
 func (f Filter) dropped(e *Entry) (n uint64, ok bool) {
 	if string(e.Transport) != "driver" {
@@ -93,7 +99,7 @@ func (f Filter) dropped(e *Entry) (n uint64, ok bool) {
 	case messageDropped:
 		// "Suppressed 12 messages from kubelet.service"
 		_, unit, _ := bytes.Cut(e.Message, []byte(" messages from "))
-		if len(f.Units) > 0 && !slices.Contains(f.Units, string(unit)) {
+		if len(f.Units) > 0 && !slices.Contains(f.Units, string(unit)) || f.onlyKernel() {
 			return 0, false
 		}
 		n, err := strconv.ParseUint(string(e.Dropped), 10, 64)

@@ -70,6 +70,8 @@ func TestDropped(t *testing.T) {
 		{"of the unit", Filter{Units: []string{"kubelet.service"}}, suppressed, 12},
 		{"of another unit", Filter{Units: []string{"sshd.service"}}, suppressed, 0},
 		{"perhaps of the identifier", Filter{Identifiers: []string{"kubelet"}}, suppressed, 12},
+		{"of a unit, the kernel wanted", Filter{Identifiers: []string{"kernel"}}, suppressed, 0},
+		{"of a unit, the kernel and another wanted", Filter{Identifiers: []string{"kernel", "kubelet"}}, suppressed, 12},
 		{"of the kernel", Filter{}, missed, 34},
 		{"of the kernel, wanted", Filter{Identifiers: []string{"kernel"}}, missed, 34},
 		{"of the kernel, a unit wanted", Filter{Units: []string{"kubelet.service"}}, missed, 0},

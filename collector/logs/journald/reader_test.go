@@ -188,7 +188,7 @@ func TestFilters(t *testing.T) {
 		want   []string
 	}{
 		{"all", Filter{}, all},
-		{"NPD's source kernel", Filter{Identifiers: []string{"kernel"}}, []string{"kernel 1", "forged 3", "to kmsg 4", suppressed, missed}},
+		{"NPD's source kernel", Filter{Identifiers: []string{"kernel"}}, []string{"kernel 1", "forged 3", "to kmsg 4", missed}},
 		{"a unit", Filter{Units: []string{"kubelet"}}, []string{"kubelet 2", suppressed, "kubelet 8"}},
 		{"two units", Filter{Units: []string{"kubelet.service", "ssh.service"}}, []string{"kubelet 2", "sshd 5", suppressed, "kubelet 8"}},
 		{"a unit and an identifier", Filter{Identifiers: []string{"kernel"}, Units: []string{"x"}}, []string{"forged 3"}},
