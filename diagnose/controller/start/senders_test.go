@@ -23,6 +23,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -143,18 +144,8 @@ func run(t *testing.T, path string, args ...string) string {
 	t.Helper()
 	address := kubetest.FreeAddress(t)
 	cmd := exec.Command(path, append(args, "--web.listen-address="+address)...)
-	log := &logbuffer.Buffer{}
-	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, t.TempDir()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Log(log)
-		}
-	})
+	cmd.Dir = t.TempDir()
+	process.RunUntilEnd(t, cmd, &logbuffer.Buffer{})
 	await.Until(t, path+" is ready", deadline, func() bool {
 		resp, err := http.Get("http://" + address + "/-/ready")
 		if err != nil {

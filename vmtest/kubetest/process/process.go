@@ -11,13 +11,17 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	tied "github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
 // Process is a started program. Its methods may be called concurrently.
@@ -101,6 +105,31 @@ func (p *Process) Stop(s syscall.Signal, patience time.Duration) {
 		_ = p.Signal(syscall.SIGKILL)
 	}
 	<-p.done
+}
+
+// RunUntilEnd runs a command until the test ends, with its output in log. It must then end without an
+// error after SIGTERM. If the test has failed, the log is printed.
+func RunUntilEnd(tb testing.TB, cmd *exec.Cmd, log *logbuffer.Buffer) {
+	tb.Helper()
+	cmd.Stderr = log
+	if cmd.Stdout == nil {
+		cmd.Stdout = log
+	}
+	if err := tied.StartTied(cmd); err != nil {
+		tb.Fatal(err)
+	}
+	name := filepath.Base(cmd.Path)
+	tb.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		kill := time.AfterFunc(await.Within(20*time.Second), func() { _ = cmd.Process.Kill() })
+		defer kill.Stop()
+		if err := cmd.Wait(); err != nil {
+			tb.Errorf("%s ended with %v", name, err)
+		}
+		if tb.Failed() {
+			tb.Logf("log of %s:\n%s", name, log)
+		}
+	})
 }
 
 // UntilReady calls ask repeatedly until it returns no error. It fails when one of the programs has
