@@ -21,6 +21,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // documentedConfig returns the Alertmanager configuration from docs/monitoring.md.
@@ -74,7 +75,7 @@ func TestAlertmanagerConfigNamesAlerts(t *testing.T) {
 // Alertmanager accepts the documented configuration, inhibits alerts explained by others, and
 // routes the rest by severity.
 func TestAlertmanagerGroupsAndInhibits(t *testing.T) {
-	program := program(t, "alertmanager")
+	program := testprogram.Find(t, "alertmanager")
 	dir := t.TempDir()
 	config := filepath.Join(dir, "alertmanager.yml")
 	write(t, config, documentedConfig(t))

@@ -26,23 +26,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
-
-// program returns the path of a program that "make prometheus" fetches, or that is installed.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	for _, path := range []string{"../../../bin/" + name, name} {
-		if found, err := exec.LookPath(path); err == nil {
-			found, err = filepath.Abs(found)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return found
-		}
-	}
-	t.Skipf("no %s, neither in bin nor installed: make prometheus", name)
-	return ""
-}
 
 // blocks returns the manifests in a page of the documentation.
 func blocks(t testing.TB, page string) (all []string) {
@@ -160,7 +145,7 @@ func run(t *testing.T, path string, args ...string) string {
 // The real Alertmanager, with the documented configuration: it retries until somebody leads, and
 // its repetitions create nothing.
 func TestAlertmanager(t *testing.T) {
-	path := program(t, "alertmanager")
+	path := testprogram.Find(t, "alertmanager")
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.trigger("disk", onNode)
@@ -216,7 +201,7 @@ func TestAlertmanager(t *testing.T) {
 // The real Prometheus, which sends as if to an Alertmanager.
 func TestPrometheus(t *testing.T) {
 	testall.Only(t)
-	path := program(t, "prometheus")
+	path := testprogram.Find(t, "prometheus")
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.trigger("disk", onNode)
