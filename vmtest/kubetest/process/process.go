@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +31,19 @@ type Process struct {
 	log  string // path of the file with its output
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the program has ended
+}
+
+// Path returns this process's PATH and the folders of root's programs, which it may lack.
+func Path() string { return os.Getenv("PATH") + ":/usr/local/sbin:/usr/sbin:/sbin" }
+
+// Find returns the path of an installed program.
+func Find(name string) (string, error) {
+	for _, dir := range filepath.SplitList(Path()) {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not installed", name)
 }
 
 // Start starts a command; its output is appended to the file log. The command gets its own process
@@ -154,6 +168,17 @@ func UntilReady(ctx context.Context, ask func(context.Context) error, programs .
 			return fmt.Errorf("%w: %w", context.Cause(ctx), programs[0].Explain(err.Error()))
 		}
 	}
+}
+
+// UntilListens is [UntilReady] for a program that listens at a unix socket.
+func UntilListens(ctx context.Context, socket string, program *Process) error {
+	return UntilReady(ctx, func(ctx context.Context) error {
+		c, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	}, program)
 }
 
 // Explain returns an error for a program that has ended unexpectedly, with the end of its log.
