@@ -60,6 +60,26 @@ func TestClockSetForwardInAMute(t *testing.T) {
 	want(t, e.Tick(forward(time.Hour)), "mute of level over", "level  firing", "Ill=True R")
 }
 
+// A mute of an earlier boot ends by the wall clock, also if that is corrected only after it was read.
+func TestClockCorrectedAfterABoot(t *testing.T) {
+	mutes := []problem.Mute{muteOf("level", time.Hour)}
+	for _, off := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
+		e := detector.NewEngine(ruleSet(t, steppedRules))
+		wrong := at(0)
+		wrong.Wall = wrong.Wall.Add(off)
+		e.Observe(source("oomkill", true), wrong)
+		if off < 0 {
+			want(t, e.SetMutes(mutes, wrong), "mute of level")
+			want(t, e.RenewMutes(mutes, at(time.Minute)))
+		} else {
+			want(t, e.SetMutes(mutes, wrong))
+			want(t, e.RenewMutes(mutes, at(time.Minute)), "mute of level")
+		}
+		want(t, e.Tick(at(time.Hour-1)))
+		want(t, e.Tick(at(time.Hour)), "mute of level over")
+	}
+}
+
 // A mute may end in centuries, and an event may have the earliest possible time.
 func TestFarDates(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, steppedRules))

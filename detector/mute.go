@@ -45,12 +45,23 @@ func (e *Engine) Mutes() []problem.Mute {
 // mute that is already in force keeps its end, even if the wall clock was changed. The returned
 // slice is valid until the next method call on the engine.
 func (e *Engine) SetMutes(list []problem.Mute, now event.Moment) []problem.Transition {
+	return e.setMutes(list, e.mutes.list, now)
+}
+
+// RenewMutes is like [Engine.SetMutes], but also converts the ends of mutes in force again, by a wall
+// clock that was wrong when they began.
+func (e *Engine) RenewMutes(list []problem.Mute, now event.Moment) []problem.Transition {
+	return e.setMutes(list, nil, now)
+}
+
+// setMutes replaces the mutes in force. Mutes in kept keep their ends.
+func (e *Engine) setMutes(list []problem.Mute, kept []*mute, now event.Moment) []problem.Transition {
 	now = e.start(now)
 	old := e.mutes.list
 	var next []*mute
 	for _, m := range list {
 		m.Until, m.Reason = m.Until.Round(0), display.Safe(m.Reason, maxMuteReason)
-		one := find(old, m)
+		one := find(kept, m)
 		if one == nil {
 			one = &mute{Mute: m, End: now.Boot + min(m.Until.Sub(now.Wall), forever)}
 		}

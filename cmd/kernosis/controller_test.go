@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -87,20 +87,7 @@ func TestControllerConfiguration(t *testing.T) {
 type controllerProcess struct {
 	*exec.Cmd
 	metrics, health string
-	mu              sync.Mutex
-	log             bytes.Buffer
-}
-
-func (p *controllerProcess) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.Write(b)
-}
-
-func (p *controllerProcess) said() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.String()
+	log             logbuffer.Buffer
 }
 
 func startController(t *testing.T, kubeconfig, namespace string, more ...string) *controllerProcess {
@@ -119,7 +106,7 @@ func startProgram(t *testing.T, program, kubeconfig, namespace string, more ...s
 		"--leader-elect-lease-duration", "15s", "--leader-elect-renew-deadline", "12s", "--leader-elect-retry-period", "300ms")
 	p.Args = append(p.Args, more...)
 	p.Env = append(os.Environ(), beKernosis+"=1")
-	p.Stderr = p
+	p.Stderr = &p.log
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +114,7 @@ func startProgram(t *testing.T, program, kubeconfig, namespace string, more ...s
 		_ = p.Process.Kill()
 		_ = p.Wait()
 		if t.Failed() {
-			t.Log(p.said())
+			t.Log(&p.log)
 		}
 	})
 	return p
@@ -226,10 +213,10 @@ func TestControllerProcesses(t *testing.T) {
 	if err := second.Wait(); err != nil {
 		t.Errorf("the second ended with %v", err)
 	}
-	if log := second.said(); strings.Count(log, "kubectl apply -f diagnose/api/crds") != 1 {
+	if log := second.log.String(); strings.Count(log, "kubectl apply -f diagnose/api/crds") != 1 {
 		t.Error("that the kinds of diagnoses are missing is not reported once")
 	}
-	if log := second.said(); !strings.Contains(log, "controller ends") || strings.Contains(log, "forbidden") {
+	if log := second.log.String(); !strings.Contains(log, "controller ends") || strings.Contains(log, "forbidden") {
 		t.Error("the log does not tell of an end in order, or that a right is missing")
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -62,23 +62,12 @@ func found(t *testing.T, d *runDocument, reason, message, path string, excluded 
 	}
 }
 
-// refusedHere skips the test if the machine lacks what a fault needs, and fails on any other error.
-func refusedHere(t *testing.T, err error) {
-	t.Helper()
-	if refused, ok := errors.AsType[*inject.Refused](err); ok {
-		t.Skip(refused)
-	}
-	t.Fatal(err)
-}
-
 func TestHungTaskSetOnAFrozenFilesystem(t *testing.T) {
 	testall.Only(t)
 	needKernel(t)
 	fault := &inject.FSFreeze{StateDir: t.TempDir()}
 	hang, err := fault.Start(t.Context())
-	if err != nil {
-		refusedHere(t, err)
-	}
+	agenttest.Injected(t, err)
 	defer fault.Close()
 	_, dir := fault.Mount()
 	state := t.TempDir()
@@ -103,9 +92,7 @@ func TestDiskErrorSetOnAReadonlyFilesystem(t *testing.T) {
 	testall.Only(t)
 	needKernel(t)
 	fault := &inject.ReadonlyFS{StateDir: t.TempDir()}
-	if err := fault.Start(t.Context()); err != nil {
-		refusedHere(t, err)
-	}
+	agenttest.Injected(t, fault.Start(t.Context()))
 	defer fault.Close()
 	_, dir := fault.Mount()
 	// The loop device may have errors of an earlier test.
@@ -116,9 +103,7 @@ func TestDiskErrorSetOnAReadonlyFilesystem(t *testing.T) {
 func TestDiskErrorSetOnFailedWrites(t *testing.T) {
 	needKernel(t)
 	fault := &inject.DiskError{Kind: inject.DiskWrite, StateDir: t.TempDir()}
-	if err := fault.Start(t.Context()); err != nil {
-		refusedHere(t, err)
-	}
+	agenttest.Injected(t, fault.Start(t.Context()))
 	defer fault.Close()
 	device, dir := fault.Device()
 	var d *runDocument

@@ -18,13 +18,13 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
@@ -354,7 +354,7 @@ func TestWithoutPrivilege(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
+	t.Cleanup(func() { os.RemoveAll(dir) })
 	const nobody = 65534
 	if err := os.Chown(dir, nobody, nobody); err != nil {
 		t.Fatal(err)
@@ -369,17 +369,9 @@ func TestWithoutPrivilege(t *testing.T) {
 	cmd := exec.Command(binary, "run", "-o", "json", "--state-dir", filepath.Join(dir, "state"), "--listen", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), beKernosis+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.Stdout = io.Discard
 	var stderr agenttest.Log
-	cmd.Stderr = &stderr
-	if err := process.StartTied(cmd); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("ended with %v", err)
-		}
-	}()
+	process.RunUntilEnd(t, cmd, &stderr.Buffer)
 	url := stderr.URL(t)
 	// It serves before its sources have reported their state.
 	await.UntilShown(t, "a blind source in the metrics", 20*time.Second, func() (bool, string) {

@@ -14,19 +14,8 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
-
-// promtool returns the path of promtool: from PATH, or else where "make promtool" puts it.
-func promtool(t *testing.T) string {
-	t.Helper()
-	for _, name := range []string{"promtool", "../../bin/promtool"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	t.Skip("no promtool, neither installed nor in bin: make promtool")
-	return ""
-}
 
 // checkExposition checks a metrics page with promtool. Metrics named kernosis_ must cause no
 // findings. The names of node-problem-detector's metrics and of those of libraries are given: these
@@ -65,7 +54,7 @@ func awaitMetrics(t *testing.T, url string, families ...string) (text string) {
 // TestExposition checks with promtool the metrics of an agent that has sources of every
 // kind and a cluster, and those of the controller.
 func TestExposition(t *testing.T) {
-	program, server := promtool(t), apiServer.Server(t)
+	program, server := testprogram.Find(t, "promtool"), apiServer.Server(t)
 	dir, err := os.MkdirTemp("/tmp", "kernosis-metrics-") //nolint:usetesting // t.TempDir's may be too long for a socket
 	if err != nil {
 		t.Fatal(err)

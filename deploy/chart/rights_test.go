@@ -38,7 +38,10 @@ func TestTheAgentsHostPaths(t *testing.T) {
 	}
 	for profile, more := range map[string]map[string]string{
 		"privileged": {"/": "/host ro"},
-		"hardened":   {"/proc": "/host/proc ro", "/sys": "/host/sys ro", "/var/log": "/host/var/log ro", "/dev/kmsg": "/dev/kmsg ro"},
+		"hardened": {
+			"/proc": "/host/proc ro", "/sys": "/host/sys ro", "/var/log": "/host/var/log ro", "/dev/kmsg": "/dev/kmsg ro",
+			"/var/lib/systemd/pstore": "/host/var/lib/systemd/pstore ro", "/var/crash": "/host/var/crash ro",
+		},
 	} {
 		want := map[string]string{}
 		for _, m := range []map[string]string{own, more} {

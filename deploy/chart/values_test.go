@@ -1,6 +1,7 @@
 package chart_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -12,6 +13,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
@@ -55,19 +58,22 @@ func TestHelm3(t *testing.T) {
 	}
 }
 
-// Helm 3 installs the chart, upgrades it with labels on all objects, and uninstalls it. There is no
-// node to run the hooks' Jobs.
+// Helm 3 installs the chart, upgrades it with labels on all objects, and uninstalls it. The hook that
+// upgrades the CRDs also runs before an installation that finds other CRDs, which an earlier release
+// left. There is no node to run the hooks' Jobs.
 func TestHelm3Installs(t *testing.T) {
 	server := cluster.Server(t)
 	namespace := server.Namespace(t)
 	config, home := server.Kubeconfig(t, server.Admin()), t.TempDir()
-	helm := func(args ...string) {
+	helm := func(args ...string) string {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), kubetest.Helm3(t), append(args, "--kubeconfig", config, "--namespace", namespace, "--no-hooks")...)
+		cmd := exec.CommandContext(t.Context(), kubetest.Helm3(t), append(args, "--kubeconfig", config, "--namespace", namespace)...)
 		cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
-		if out, err := cmd.CombinedOutput(); err != nil {
+		out, err := cmd.CombinedOutput()
+		if err != nil {
 			t.Fatalf("helm %v: %v\n%s", args, err, out)
 		}
+		return string(out)
 	}
 	labelled := func() int {
 		t.Helper()
@@ -77,11 +83,14 @@ func TestHelm3Installs(t *testing.T) {
 		}
 		return len(list.Items)
 	}
-	helm("install", "three", folderOfChart)
+	helm("install", "three", folderOfChart, "--no-hooks")
 	if n := labelled(); n != 0 {
 		t.Errorf("%d roles have a label that was not requested", n)
 	}
-	helm("upgrade", "three", folderOfChart, "--set", "commonLabels.team=nodes")
+	if hooks := helm("get", "hooks", "three"); strings.Contains(hooks, "pre-install") || !strings.Contains(hooks, "helm.sh/hook: pre-upgrade\n") {
+		t.Errorf("hooks of an installation with the chart's CRDs:\n%s", hooks)
+	}
+	helm("upgrade", "three", folderOfChart, "--set", "commonLabels.team=nodes", "--no-hooks")
 	agents, err := server.Client().AppsV1().DaemonSets(namespace).Get(t.Context(), "kernosis-agent", metav1.GetOptions{})
 	if err != nil || agents.Spec.Template.Labels["team"] != "nodes" || agents.Spec.Selector.MatchLabels["team"] != "" {
 		t.Errorf("labels %v, selector %v: %v", agents.Spec.Template.Labels, agents.Spec.Selector, err)
@@ -89,10 +98,46 @@ func TestHelm3Installs(t *testing.T) {
 	if n := labelled(); n < 5 {
 		t.Errorf("only %d roles have the label", n)
 	}
-	helm("uninstall", "three")
+	helm("uninstall", "three", "--no-hooks")
 	if n := labelled(); n != 0 {
 		t.Errorf("%d roles are left", n)
 	}
+	ofAnEarlierRelease(t, server)
+	helm("install", "three", folderOfChart, "--no-hooks")
+	if hooks := helm("get", "hooks", "three"); strings.Count(hooks, "helm.sh/hook: pre-install,pre-upgrade\n") != 4 {
+		t.Errorf("hooks of an installation with other CRDs:\n%s", hooks)
+	}
+	helm("uninstall", "three", "--no-hooks")
+}
+
+// ofAnEarlierRelease removes a column from a CRD until the test ends.
+func ofAnEarlierRelease(t *testing.T, server *kubetest.Server) {
+	t.Helper()
+	api, err := client.New(server.Admin(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &unstructured.Unstructured{}
+	crd.SetAPIVersion("apiextensions.k8s.io/v1")
+	crd.SetKind("CustomResourceDefinition")
+	if err := api.Get(t.Context(), client.ObjectKey{Name: "triggers.kernosis.io"}, crd); err != nil {
+		t.Fatal(err)
+	}
+	set := func(versions []any) {
+		patch, err := json.Marshal(map[string]any{"spec": map[string]any{"versions": versions}})
+		if err == nil {
+			err = api.Patch(context.WithoutCancel(t.Context()), crd.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	before, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	t.Cleanup(func() { set(before) })
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions") // a copy
+	version := versions[0].(map[string]any)
+	version["additionalPrinterColumns"] = version["additionalPrinterColumns"].([]any)[1:]
+	set(versions)
 }
 
 // schema is the JSON schema of a value.
@@ -201,6 +246,9 @@ func TestWrongValues(t *testing.T) {
 		{"a certificate without TLS", "metrics: {certificateSecret: a, plainHTTP: true}", []string{"metrics.certificateSecret, metrics.plainHTTP: want one of them", `metrics.certificateSecret to ""`}},
 		{"tokens without an API server", "agent: {config: {enable-k8s-exporter: false}}", []string{"agent.config.enable-k8s-exporter: false needs metrics.plainHTTP"}},
 		{"the same as a flag", "agent: {extraArgs: [--enable-k8s-exporter, --enable-k8s-exporter=false]}", []string{"agent.extraArgs: --enable-k8s-exporter=false needs metrics.plainHTTP"}},
+		{"the same as a variable", "agent: {config: {enable-k8s-exporter: true}, extraEnv: [{name: KERNOSIS_ENABLE_K8S_EXPORTER, value: 'False'}]}", []string{"agent.extraEnv: KERNOSIS_ENABLE_K8S_EXPORTER=False needs metrics.plainHTTP", "set metrics.plainHTTP to true"}},
+		{"variables of the chart's settings", "agent: {extraEnv: [{name: KERNOSIS_METRICS_PLAIN_HTTP, value: 'true'}, {name: KERNOSIS_CONFIG_SYSTEM_LOG_MONITOR, value: a}, {name: KERNOSIS_NODE_NAME, valueFrom: {}}, {name: KERNOSIS_LOGS, value: kmsg}]}",
+			[]string{"agent.extraEnv: KERNOSIS_METRICS_PLAIN_HTTP: the chart sets it by the value metrics.plainHTTP", "KERNOSIS_CONFIG_SYSTEM_LOG_MONITOR: the chart sets it by the value npd.systemLogMonitor", "KERNOSIS_NODE_NAME: the chart sets it", "KERNOSIS_LOGS: set agent.config.logs"}},
 		{"a setting's type", "agent: {config: {journal-mib: lots}}", []string{"/agent/config/journal-mib", "integer"}},
 		{"a duration", "agent: {config: {heartbeat: 5 minutes}}", []string{"/agent/config/heartbeat"}},
 		{"log of no plugin", "agent: {config: {logs: [{name: kern}]}}", []string{"/agent/config/logs/0", "plugin"}},
@@ -261,7 +309,9 @@ func TestWrongValues(t *testing.T) {
 			}
 		}
 	}
-	// The last occurrence of a flag counts.
+	// Flags take precedence over variables, and variables over the file. The last occurrence of a flag counts.
+	rendered(t, parse(t, "agent: {config: {enable-k8s-exporter: false}, extraEnv: [{name: KERNOSIS_ENABLE_K8S_EXPORTER, value: 'true'}]}"))
+	rendered(t, parse(t, "agent: {extraEnv: [{name: KERNOSIS_ENABLE_K8S_EXPORTER, value: 'false'}], extraArgs: [--enable-k8s-exporter]}"))
 	rendered(t, parse(t, "agent: {config: {enable-k8s-exporter: false}, extraArgs: [--enable-k8s-exporter=false, --enable-k8s-exporter]}"))
 	rendered(t, parse(t, "agent: {extraArgs: [--enable-k8s-exporter=false]}\nmetrics: {plainHTTP: true}"))
 }

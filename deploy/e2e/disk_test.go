@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 )
@@ -45,22 +46,11 @@ func (c *cluster) volume(t *testing.T, name, device string) (pod *corev1.Pod, le
 	}
 }
 
-// refused fails the test on an error, or skips it if the machine lacks what a fault needs.
-func refused(t *testing.T, err error) {
-	t.Helper()
-	if refused, ok := errors.AsType[*inject.Refused](err); ok {
-		t.Skip(refused)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // diskFails checks a pod whose reads from its volume fail.
 func (c *cluster) diskFails(t *testing.T, with profile) {
 	t.Parallel()
 	disk := &inject.DiskError{Kind: inject.DiskRead, StateDir: t.TempDir(), Limit: 5 * time.Minute}
-	refused(t, disk.Start(t.Context()))
+	agenttest.Injected(t, disk.Start(t.Context()))
 	t.Cleanup(func() {
 		if err := disk.Close(); err != nil {
 			t.Error(err)
@@ -92,7 +82,7 @@ func (c *cluster) diskFails(t *testing.T, with profile) {
 func (c *cluster) refusesWrites(t *testing.T, with profile) {
 	t.Parallel()
 	broken := &inject.ReadonlyFS{StateDir: t.TempDir(), Limit: 5 * time.Minute}
-	refused(t, broken.Start(t.Context()))
+	agenttest.Injected(t, broken.Start(t.Context()))
 	t.Cleanup(func() {
 		if err := broken.Close(); err != nil {
 			t.Error(err)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,19 +22,14 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 )
 
-// searchPath lists folders of programs for root.
-const searchPath = "/usr/local/sbin:/usr/sbin:/sbin"
-
 // find returns the path of an installed program, or skips the test.
 func find(t *testing.T, name string) string {
 	t.Helper()
-	for _, dir := range filepath.SplitList(os.Getenv("PATH") + ":" + searchPath) {
-		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-			return path
-		}
+	path, err := process.Find(name)
+	if err != nil {
+		t.Skipf("%v (make node-packages)", err)
 	}
-	t.Skipf("%s is not installed (make node-packages)", name)
-	return ""
+	return path
 }
 
 // needRoot skips a test without root, which running containers requires.
@@ -97,7 +91,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 		t.Fatal(err)
 	}
 	cmd := exec.Command("/bin/sh", "-c", `mount -t proc none /proc && mount -t tmpfs none /run && exec "$0" --config "$1"`, path, config)
-	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":"+searchPath)
+	cmd.Env = append(os.Environ(), "PATH="+process.Path())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS}
 	p, err := process.Start(cmd, "containerd", c.path("log"))
 	if err != nil {
@@ -106,14 +100,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 	t.Cleanup(func() { p.Stop(syscall.SIGKILL, 0) })
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(30*time.Second))
 	defer cancel()
-	err = process.UntilReady(ctx, func(ctx context.Context) error {
-		conn, err := new(net.Dialer).DialContext(ctx, "unix", c.path("c.sock"))
-		if err == nil {
-			conn.Close()
-		}
-		return err
-	}, p)
-	if err != nil {
+	if err := process.UntilListens(ctx, c.path("c.sock"), p); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -19,6 +19,9 @@ import (
 	"github.com/kernosis/kernosis/deploy/monitoring"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // documentedConfig returns the Alertmanager configuration from docs/monitoring.md.
@@ -72,7 +75,7 @@ func TestAlertmanagerConfigNamesAlerts(t *testing.T) {
 // Alertmanager accepts the documented configuration, inhibits alerts explained by others, and
 // routes the rest by severity.
 func TestAlertmanagerGroupsAndInhibits(t *testing.T) {
-	program := program(t, "alertmanager")
+	program := testprogram.Find(t, "alertmanager")
 	dir := t.TempDir()
 	config := filepath.Join(dir, "alertmanager.yml")
 	write(t, config, documentedConfig(t))
@@ -111,21 +114,9 @@ func TestAlertmanagerGroupsAndInhibits(t *testing.T) {
 func startAlertmanager(t *testing.T, program, config, dir string) string {
 	t.Helper()
 	address := kubetest.FreeAddress(t)
-	var log bytes.Buffer
 	cmd := exec.Command(program, "--config.file="+config, "--storage.path="+dir, "--cluster.listen-address=", "--web.listen-address="+address)
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	process.RunUntilEnd(t, cmd, &logbuffer.Buffer{})
 	await.Until(t, "alertmanager is ready", time.Minute, func() bool {
-		select {
-		case err := <-ended:
-			t.Fatalf("alertmanager: %v\n%s", err, &log)
-		default:
-		}
 		answer, err := http.Get("http://" + address + "/-/ready")
 		if err != nil {
 			return false

@@ -3,17 +3,18 @@ package monitoring_test
 import (
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // docs/metrics.md lists exactly the metrics in the sources, and other pages mention no others.
 func TestEveryMetricIsKnown(t *testing.T) {
-	root := rootFolder(t)
+	root := testprogram.Checkout(t)
 	catalog := readCatalog(t)
 	known := map[string]bool{}
 	for _, m := range catalog {
@@ -154,28 +155,10 @@ func foreign() map[string][]string {
 	}
 }
 
-// rootFolder returns the root folder of the repository.
-func rootFolder(tb testing.TB) string {
-	tb.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		if dir == filepath.Dir(dir) {
-			tb.Fatal("no go.mod above the test")
-		}
-		dir = filepath.Dir(dir)
-	}
-}
-
 // readFile returns a file of the repository.
 func readFile(tb testing.TB, path string) string {
 	tb.Helper()
-	text, err := os.ReadFile(filepath.Join(rootFolder(tb), path))
+	text, err := os.ReadFile(filepath.Join(testprogram.Checkout(tb), path))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -255,17 +238,4 @@ func checkUses(tb testing.TB, catalog []metric, where, expr string) (labels []st
 		}
 	}
 	return labels
-}
-
-// program returns the path of a program that "make promtool" or "make prometheus" fetches, or of an
-// installed one.
-func program(tb testing.TB, name string) string {
-	tb.Helper()
-	for _, path := range []string{filepath.Join(rootFolder(tb), "bin", name), name} {
-		if found, err := exec.LookPath(path); err == nil {
-			return found
-		}
-	}
-	tb.Skipf("%s is neither in bin nor installed: make promtool prometheus", name)
-	return ""
 }

@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/kernosis/kernosis/deploy/monitoring"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // The folder contains exactly the generator's files.
@@ -292,7 +293,7 @@ type valueTest struct {
 // checkValues checks the sum of what the first query of a dashboard's panel returns for node n7.
 func checkValues(t *testing.T, dashboard, title string, cases []valueTest) {
 	t.Helper()
-	promtool, expr := program(t, "promtool"), ""
+	promtool, expr := testprogram.Find(t, "promtool"), ""
 	for _, d := range readDashboards(t) {
 		for i := range d.Panels {
 			if p := &d.Panels[i]; p.Title == title && d.File == dashboard {
@@ -347,7 +348,7 @@ func TestTimeSinceRenewal(t *testing.T) {
 
 // Prometheus can parse each query.
 func TestPromtoolReadsTheQueries(t *testing.T) {
-	promtool := program(t, "promtool")
+	promtool := testprogram.Find(t, "promtool")
 	type rule struct {
 		Record string `yaml:"record"`
 		Expr   string `yaml:"expr"`
@@ -381,7 +382,7 @@ func TestPromtoolReadsTheQueries(t *testing.T) {
 
 // The cluster variable selects the series of a cluster; "All" includes series without the label.
 func TestClusterVariable(t *testing.T) {
-	promtool := program(t, "promtool")
+	promtool := testprogram.Find(t, "promtool")
 	var expr string
 	for _, d := range readDashboards(t) {
 		for i := range d.Panels {

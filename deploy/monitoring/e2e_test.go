@@ -18,13 +18,14 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // After real faults, Prometheus answers each query of each dashboard, the alerts for these faults
 // fire, and agent and controller export the metrics documented in docs/metrics.md.
 func TestRealFaultsShow(t *testing.T) {
 	testall.Only(t)
-	prometheus := program(t, "prometheus")
+	prometheus := testprogram.Find(t, "prometheus")
 	s := newStage(t)
 	s.probed(t)
 	s.startAgent() // it finds the stand-in for kubelet

@@ -3,7 +3,6 @@ package monitoring_test
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -87,45 +86,34 @@ func (s *stage) triggers() {
 	})
 }
 
-// must fails the test on an error, or skips it if the machine lacks what a fault needs.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if refused, ok := errors.AsType[*inject.Refused](err); ok {
-		t.Skip(refused)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // provoke causes the faults; those that last do so until heal is called.
 func (s *stage) provoke(t *testing.T) (heal func()) {
 	t.Helper()
 	ctx := t.Context()
 	oom := &inject.OOM{StateDir: t.TempDir()}
-	must(t, oom.Start(ctx))
+	agenttest.Injected(t, oom.Start(ctx))
 	for range 6 {
 		_, err := oom.Kill(ctx)
-		must(t, err)
+		agenttest.Injected(t, err)
 	}
-	must(t, oom.Close())
+	agenttest.Injected(t, oom.Close())
 	// Of a pod that no longer exists in the API server.
 	agenttest.KillIn(t, agenttest.PodGroup(t, "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", 32<<20))
 
 	disk := &inject.DiskError{Kind: inject.DiskWrite, StateDir: t.TempDir()}
-	must(t, disk.Start(ctx))
+	agenttest.Injected(t, disk.Start(ctx))
 	for range 8 {
 		if _, ioErr, err := disk.Fail(); ioErr == nil || err != nil {
 			t.Fatal(ioErr, err)
 		}
 	}
-	must(t, disk.Close())
+	agenttest.Injected(t, disk.Close())
 
 	readonly := &inject.ReadonlyFS{StateDir: t.TempDir()}
-	must(t, readonly.Start(ctx))
+	agenttest.Injected(t, readonly.Start(ctx))
 	frozen := &inject.FSFreeze{StateDir: t.TempDir()}
 	_, err := frozen.Start(ctx)
-	must(t, err)
+	agenttest.Injected(t, err)
 
 	queue, ok := inject.Find(string(inject.ProbeQueueFull))
 	if !ok {
@@ -133,10 +121,10 @@ func (s *stage) provoke(t *testing.T) (heal func()) {
 	}
 	s.broken.Store(true)
 	_, err = queue.Run(ctx, inject.Env{Count: 4, TargetsDir: s.agent.Targets, StateDir: t.TempDir(), WaitTarget: s.agent.Watched})
-	must(t, err)
+	agenttest.Injected(t, err)
 	return func() {
-		must(t, readonly.Close())
-		must(t, frozen.Close())
+		agenttest.Injected(t, readonly.Close())
+		agenttest.Injected(t, frozen.Close())
 	}
 }
 

@@ -13,19 +13,19 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
 // stage runs an agent, a controller, and a Prometheus that scrapes both as in a cluster.
@@ -195,21 +195,9 @@ scrape_configs:
 // process runs a program until the test ends.
 func (s *stage) process(path string, args ...string) {
 	s.t.Helper()
-	log := &agenttest.Log{}
 	cmd := exec.Command(path, args...)
-	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, s.dir
-	if err := process.StartTied(cmd); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			s.t.Errorf("%s ended with %v", filepath.Base(path), err)
-		}
-		if s.t.Failed() {
-			s.t.Logf("log of %s:\n%s", filepath.Base(path), log)
-		}
-	})
+	cmd.Dir = s.dir
+	process.RunUntilEnd(s.t, cmd, &logbuffer.Buffer{})
 }
 
 // await waits until ok returns true; at the timeout the test fails with what ok returned last.

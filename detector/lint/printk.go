@@ -20,8 +20,14 @@ const (
 // Formats holds the format strings of a kernel that may print some given lines.
 type Formats struct{ exprs []*regexp.Regexp }
 
-// conversion matches a conversion of printf or the kernel (%pg, %*pbl).
-var conversion = regexp.MustCompile(`%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|L|z|t|j|q)?(?:p[a-zA-Z]*\d?|[diuxXoscn%])`)
+// conversion matches a conversion of printf or the kernel (%pI6c, %*pbl), where all letters and digits
+// that follow %p belong to it.
+var conversion = regexp.MustCompile(`%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|L|z|t|j|q)?(?:p[a-zA-Z0-9]*|[diuxXoscn%])`)
+
+// ReplaceConversions returns a format string with the result of by for each of its conversions.
+func ReplaceConversions(format string, by func(conversion string) string) string {
+	return conversion.ReplaceAllStringFunc(format, by)
+}
 
 // ReadFormats reads strings, one a line, as strings(1) prints them for a kernel's image and
 // modules. It keeps only the formats that may print one of lines, because a kernel has half a

@@ -15,6 +15,7 @@ controller is down; will reset: CSTS=0x%x, PCI_STATUS=0x%hx
 %s: %s failed
 100%% of %pg is bad
 tx hang
+ICMPv6: NA: %pM advertised our address %pI6c on %s!
 <3,c> mm/oom_kill.c:961 __oom_kill_process "%s: Killed process %d (%s) total-vm:%lukB\n"
 <6> a.c:1 f "first line of two\nsecond line of two\n"
 `
@@ -27,7 +28,8 @@ tx hang
 		"mount: /dev/sda failed":               false, // the format prints anything
 		"100% of sda1 is bad":                  true,
 		"vmxnet3 0000:0b:00.0 ens192: tx hang": true,
-		"Memory cgroup out of memory: Killed process 7 (a b) total-vm:12kB": true,
+		"ICMPv6: NA: 52:54:00:12:34:56 advertised our address fe80::1 on eth0!": true,
+		"Memory cgroup out of memory: Killed process 7 (a b) total-vm:12kB":     true,
 		"second line of two": true,
 	}
 	var all []string

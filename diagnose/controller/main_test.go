@@ -203,22 +203,8 @@ func (b *bench) set(operations ...string) string {
 	if len(operations) == 0 {
 		operations = []string{"kernel-facts"}
 	}
-	b.create(newSet(name, operations...))
+	b.create(apitest.SetOf(name, operations...))
 	return name
-}
-
-// newSet returns an OperationSet that runs operations one after the other.
-func newSet(name string, operations ...string) *v1alpha1.OperationSet {
-	s := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	s.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}}
-	for i, o := range operations {
-		n := v1alpha1.Node{ID: int32(i + 1), Operation: o}
-		if i+1 < len(operations) {
-			n.To = []int32{int32(i + 2)}
-		}
-		s.Spec.AdjacencyList = append(s.Spec.AdjacencyList, n)
-	}
-	return s
 }
 
 // name returns a unique name.

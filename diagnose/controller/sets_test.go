@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -241,7 +242,7 @@ func TestTriggers(t *testing.T) {
 	if err := b.client.Status().Update(t.Context(), have); err != nil {
 		t.Fatal(err)
 	}
-	set := newSet(later, "nothing-of-that-name")
+	set := apitest.SetOf(later, "nothing-of-that-name")
 	b.create(set)
 	wait(early, "False "+v1alpha1.ReasonOperationSetNotReady, later, v1alpha1.ReasonUnknownOperation)
 	b.waitFor("the set is changed", func() bool { // its status is written meanwhile

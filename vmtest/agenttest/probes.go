@@ -2,6 +2,7 @@ package agenttest
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"sync"
 	"testing"
@@ -39,5 +40,17 @@ func (a *Agent) FailProbes(t testing.TB, kind inject.ProbeKind) (end func(), err
 	case err := <-ended:
 		cancel()
 		return nil, err
+	}
+}
+
+// Injected fails the test on an error of a fault, or skips it if the machine lacks what the fault
+// needs.
+func Injected(t testing.TB, err error) {
+	t.Helper()
+	if refused, ok := errors.AsType[*inject.Refused](err); ok {
+		t.Skip(refused)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

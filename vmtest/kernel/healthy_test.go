@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/lint"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -140,14 +140,11 @@ func healthyFormats(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// conversions matches the conversions of the kernel's printf.
-var conversions = regexp.MustCompile(`%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|L|z|t)?(?:p[a-zA-Z0-9]*|[diuxXosc%])`)
-
 // printed returns a line of a format string, with random values as a healthy machine has.
 func printed(r *rand.Rand, format string) string {
-	return conversions.ReplaceAllStringFunc(format, func(c string) string {
+	return lint.ReplaceConversions(format, func(c string) string {
 		number := r.Uint64() >> r.IntN(64)
-		switch kind := strings.TrimLeft(c, "%-+ #0123456789.*hlLzt"); {
+		switch kind := strings.TrimLeft(c, "%-+ #0123456789.*hlLztjq"); {
 		case kind == "" || kind == "%":
 			return "%"
 		case kind[0] == 'p' && strings.HasPrefix(kind, "pI"):

@@ -142,6 +142,12 @@ func Refuse(t *testing.T, b operation.Builtin, parameters map[string]string) *op
 	return no
 }
 
+// OutcomeUnknown reports whether an error is an [operation.OutcomeUnknown].
+func OutcomeUnknown(err error) bool {
+	_, ok := errors.AsType[*operation.OutcomeUnknown](err)
+	return ok
+}
+
 // RealHost returns this machine.
 func RealHost() operation.Host {
 	return operation.Host{FS: hostfs.New("/")}

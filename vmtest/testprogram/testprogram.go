@@ -1,5 +1,5 @@
-// Package testprogram builds and writes programs that tests run, and finds processes that tests
-// left behind. Only tests may import it.
+// Package testprogram builds, finds and writes programs that tests run, and finds processes that
+// tests left behind. Only tests may import it.
 package testprogram
 
 import (
@@ -47,11 +47,11 @@ func Built(pkg string) (string, error) {
 	if path := built.paths[pkg]; path != "" {
 		return path, nil
 	}
-	module, err := exec.CommandContext(context.Background(), "go", "env", "GOMOD").Output()
+	root, err := checkout()
 	if err != nil {
-		return "", fmt.Errorf("find the checkout: %w", err)
+		return "", err
 	}
-	dir := filepath.Join(filepath.Dir(strings.TrimSpace(string(module))), "bin", "test")
+	dir := filepath.Join(root, "bin", "test")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
@@ -76,6 +76,44 @@ var built = struct { //nolint:gochecknoglobals // of all tests of the process
 	sync.Mutex
 	paths map[string]string
 }{paths: map[string]string{}}
+
+// Checkout returns the root folder of the repository.
+func Checkout(tb testing.TB) string {
+	tb.Helper()
+	root, err := checkout()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return root
+}
+
+func checkout() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
+			return at, nil
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("no go.mod in %s or above", dir)
+		}
+	}
+}
+
+// Find returns the path of a program that "make promtool" or "make prometheus" fetches, or of an
+// installed one. It skips the test if there is neither.
+func Find(tb testing.TB, name string) string {
+	tb.Helper()
+	for _, path := range []string{filepath.Join(Checkout(tb), "bin", name), name} {
+		if found, err := exec.LookPath(path); err == nil {
+			return found
+		}
+	}
+	tb.Skipf("%s is neither in bin nor installed: make promtool prometheus", name)
+	return ""
+}
 
 // Script writes a shell script to a temporary folder of the test and returns its path.
 func Script(tb testing.TB, body string) (path string) {

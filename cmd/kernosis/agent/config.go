@@ -98,6 +98,7 @@ func Load(fs *pflag.FlagSet, environ []string) (Config, error) {
 	if c.isAgent {
 		c.warnings = append(c.warnings, withoutMeaning(fs)...)
 	}
+	c.warnings = append(c.warnings, c.withoutCrash()...)
 	c.defaultServices()
 	return c, c.validate()
 }

@@ -115,6 +115,16 @@ func (c *Config) logs() ([]logsource.Config, error) {
 	return out, errors.Join(errs...)
 }
 
+// withoutCrash returns a warning if logs are configured, but not the records of panics. While another log
+// is missing, conditions are Unknown; panics have none.
+func (c *Config) withoutCrash() (warnings []string) {
+	all, _ := c.logs() // validate returns the errors
+	if len(all) > 0 && !slices.ContainsFunc(all, func(l logsource.Config) bool { return l.Plugin == logsource.Crash }) {
+		warnings = append(warnings, "kernel panics of earlier boots are not reported: the configured logs replace the default ones; add {plugin: crash} to logs, or --log crash")
+	}
+	return warnings
+}
+
 // parseLog reads [NAME=]PLUGIN[:PATH].
 func parseLog(text string) logsource.Config {
 	l := logConfig{}

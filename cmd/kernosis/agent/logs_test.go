@@ -17,6 +17,15 @@ import (
 // configured returns the logs that a command line, and a configuration file if any, configure.
 func configured(t *testing.T, file string, args ...string) ([]logsource.Config, error) {
 	t.Helper()
+	c, err := loaded(t, file, args...)
+	if err != nil {
+		return nil, err
+	}
+	return c.logs()
+}
+
+func loaded(t *testing.T, file string, args ...string) (Config, error) {
+	t.Helper()
 	cmd := &cobra.Command{}
 	RunFlags(cmd.Flags())
 	if file != "" {
@@ -29,15 +38,12 @@ func configured(t *testing.T, file string, args ...string) ([]logsource.Config, 
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
-	c, err := Load(cmd.Flags(), os.Environ())
-	if err != nil {
-		return nil, err
-	}
-	return c.logs()
+	return Load(cmd.Flags(), os.Environ())
 }
 
 const documentedLogs = `
 logs:
+- plugin: crash
 - plugin: kmsg
   lookback: 10m
 - name: kern
@@ -64,7 +70,7 @@ func TestConfiguredLogs(t *testing.T) {
 		{"none", "", []string{"--log", "none"}, ""},
 		{"flags", "", []string{"--log", "kmsg", "--log", "journald:/var/log/journal", "--log", "file:/var/log/kern.log,sys=file:/var/log/syslog"},
 			"kmsg=kmsg: 5m0s|journald=journald:/var/log/journal 0s|kern.log=file:/var/log/kern.log 0s|sys=file:/var/log/syslog 0s"},
-		{"file", documentedLogs, nil, "kmsg=kmsg: 10m0s|kern=file:/var/log/kern.log 1h0m0s|journald=journald: 0s"},
+		{"file", documentedLogs, nil, "crash=crash: 24h0m0s|kmsg=kmsg: 10m0s|kern=file:/var/log/kern.log 1h0m0s|journald=journald: 0s"},
 		{"file and flag", "logs: [{plugin: kmsg, lookback: 0s}]", []string{"--log", "file:/a"}, "kmsg=kmsg: 0s|a=file:/a 0s"},
 		{"simple ones in a file", "log: [kmsg, journald]", nil, "kmsg=kmsg: 5m0s|journald=journald: 0s"},
 	} {
@@ -86,13 +92,37 @@ func TestConfiguredLogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := logs[1]; l.Delay != time.Minute || l.Format.Message != "kernel: (.*)" || l.Format.TimestampFormat != "Jan _2 15:04:05" ||
-		!slices.Equal(l.Skip, []string{"audit"}) || !slices.Equal(logs[2].Identifiers, []string{"kubelet", "containerd"}) {
+	if l := logs[2]; l.Delay != time.Minute || l.Format.Message != "kernel: (.*)" || l.Format.TimestampFormat != "Jan _2 15:04:05" ||
+		!slices.Equal(l.Skip, []string{"audit"}) || !slices.Equal(logs[3].Identifiers, []string{"kubelet", "containerd"}) {
 		t.Errorf("have %+v", logs)
 	}
 	t.Setenv("KERNOSIS_LOG", "journald,file:/x/y.log")
 	if logs, err = configured(t, ""); err != nil || len(logs) != 2 || logs[1].Name != "y.log" {
 		t.Errorf("from the environment: %+v (%v)", logs, err)
+	}
+}
+
+// Nothing else shows that the records of panics are not read.
+func TestLogsWithoutCrash(t *testing.T) {
+	for _, tt := range []struct {
+		file string
+		args []string
+		want bool
+	}{
+		{"", nil, false},
+		{"", []string{"--log", "none"}, false},
+		{"", []string{"--log", "kmsg"}, true},
+		{"logs: [{plugin: kmsg}]", nil, true},
+		{"logs: [{plugin: kmsg}]", []string{"--log", "crash"}, false},
+		{"logs: [{plugin: kmsg}, {plugin: crash}]", nil, false},
+	} {
+		c, err := loaded(t, tt.file, tt.args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if warned := strings.Contains(strings.Join(c.Warnings(), "\n"), "kernel panics of earlier boots are not reported"); warned != tt.want {
+			t.Errorf("%q, %q: warnings %q", tt.file, tt.args, c.Warnings())
+		}
 	}
 }
 

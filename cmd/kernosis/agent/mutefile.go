@@ -5,10 +5,14 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/kernosis/kernosis/collector/document"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
@@ -32,15 +36,47 @@ type muteFile struct {
 	path string
 	a    *pipeline
 
-	mu    sync.Mutex
-	rules *detector.RuleSet
-	last  []byte // content that was applied last; nil: none yet
+	mu      sync.Mutex
+	rules   *detector.RuleSet
+	last    []byte    // content that was applied last; nil: none yet
+	earlier bool      // the file was written before this boot
+	booted  time.Time // when this boot was, by the wall clock at the last look
 }
+
+// bootedAt returns the time of the boot by the wall clock.
+func bootedAt() time.Time { return time.Now().Round(0).Add(-hostfs.BootTime()) }
 
 // watch reloads the file when it changes, until ctx ends.
 func (f *muteFile) watch(ctx context.Context) error {
 	document.Watch(ctx, filepath.Dir(f.path), f.a.log, f.read)
 	return nil
+}
+
+// followClock looks every minute whether the wall clock was set, until ctx ends.
+func (f *muteFile) followClock(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(hostfs.UntilBeat(time.Minute)):
+			f.clockIs(bootedAt())
+		}
+	}
+}
+
+// clockIs applies a file of an earlier boot again if the wall clock was set by at least a minute: until
+// the network is up, the clock may be wrong. Mutes of this boot keep their durations.
+func (f *muteFile) clockIs(booted time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if booted.Sub(f.booted).Abs() < time.Minute {
+		return
+	}
+	f.booted = booted
+	if f.earlier {
+		f.last = nil
+		f.apply((*detector.Engine).RenewMutes)
+	}
 }
 
 // replaced reads the file again with rules, which are now in force.
@@ -56,6 +92,13 @@ func (f *muteFile) replaced(rules *detector.RuleSet) {
 func (f *muteFile) read() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.apply((*detector.Engine).SetMutes)
+}
+
+// setter is a method of the engine that sets its mutes.
+type setter func(*detector.Engine, []problem.Mute, event.Moment) []problem.Transition
+
+func (f *muteFile) apply(set setter) {
 	data, err := ReadMutes(f.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -79,18 +122,21 @@ func (f *muteFile) read() {
 	if len(unknown) > 0 {
 		f.a.log.Warn("mutes of unknown rules or fields have no effect; the others are in force", "error", unknown)
 	}
-	f.last = data
-	f.a.setMutes(list)
+	f.last, f.earlier = data, false
+	if info, err := os.Stat(f.path); err == nil {
+		f.earlier = info.ModTime().Before(bootedAt()) || info.ModTime().After(time.Now())
+	}
+	f.a.setMutes(list, set)
 }
 
 // ReadMutes reads a file of mutes, but at most one byte more than the size limit.
 func ReadMutes(path string) ([]byte, error) { return document.ReadAtMost(path, detector.MaxFile+1) }
 
-func (a *pipeline) setMutes(list []problem.Mute) {
+func (a *pipeline) setMutes(list []problem.Mute, set setter) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	e := journal.NewEntry(a.now())
-	if e.Transitions = a.engine.SetMutes(list, e.Moment()); len(e.Transitions) > 0 {
+	if e.Transitions = set(a.engine, list, e.Moment()); len(e.Transitions) > 0 {
 		inForce := append([]problem.Mute{}, a.engine.Mutes()...) // encode no mutes as [], not null
 		e.Mutes = &inForce
 	}

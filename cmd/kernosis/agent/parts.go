@@ -134,7 +134,7 @@ func (p *parts) openEngine() error {
 func (p *parts) restore() error { return output.Failed(p.agent.restore()) }
 
 func (p *parts) openMutes() error {
-	p.mutes = &muteFile{path: p.cfg.MutesPath(), a: p.agent, rules: p.rules}
+	p.mutes = &muteFile{path: p.cfg.MutesPath(), a: p.agent, rules: p.rules, booted: bootedAt()}
 	p.mutes.read()
 	return nil
 }
@@ -257,6 +257,7 @@ func (p *parts) start(ctx context.Context, g *errgroup.Group) {
 	}
 	g.Go(func() error { return smallFootprint(ctx, p.log) })
 	g.Go(func() error { return p.mutes.watch(ctx) })
+	g.Go(func() error { return p.mutes.followClock(ctx) })
 	g.Go(func() error { return p.agent.run(ctx) })
 	p.probes.start(ctx, g)
 	g.Go(func() error {

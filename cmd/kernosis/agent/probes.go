@@ -17,7 +17,6 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/active"
 	"github.com/kernosis/kernosis/collector/probe/observe"
-	"github.com/kernosis/kernosis/collector/probe/vitals"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -27,7 +26,6 @@ type probes struct {
 	log      *slog.Logger
 	agent    *pipeline
 	manager  *probe.Manager
-	vitals   *vitals.Watcher
 	observer *observe.Observer
 	source   func(context.Context) error // reads the pods from pods-file; nil without such a file
 	listed   *pods.Listed                // the pods of that file; nil likewise
@@ -41,7 +39,7 @@ func (p *parts) openProbes() error {
 		return nil
 	}
 	fs := hostfs.New(p.cfg.HostRoot)
-	seen := &probes{cfg: p.cfg, log: p.log, agent: p.agent, failing: map[string]bool{}, vitals: vitals.New(fs)}
+	seen := &probes{cfg: p.cfg, log: p.log, agent: p.agent, failing: map[string]bool{}}
 	c := probe.Config{Report: seen.report, Log: p.log, Start: time.Now(), Failing: seen.wasFailing}
 	asks, _ := p.cfg.Probes.asksKubelet()
 	switch {
@@ -69,7 +67,7 @@ func (p *parts) openProbes() error {
 // operations of a Diagnosis can look at it.
 func (p *probes) report(ev *event.Event) {
 	if ev.Container != nil && ev.Cgroup == nil {
-		if path := p.vitals.Group(ev.Container.ID); path != "" {
+		if path := p.observer.Group(ev.Container.ID); path != "" {
 			ev.Cgroup = &event.Cgroup{Path: path}
 		}
 	}
@@ -115,7 +113,7 @@ func (p *probes) open(sources *collector.Sources) error {
 		return nil
 	}
 	c := observe.Config{
-		Manager: p.manager, Sockets: targetsOf{sources, p.cfg.Probes.comms()}, Vitals: p.vitals, FS: hostfs.New(p.cfg.HostRoot),
+		Manager: p.manager, Sockets: targetsOf{sources, p.cfg.Probes.comms()}, FS: hostfs.New(p.cfg.HostRoot),
 		Comms: p.cfg.Probes.comms(), State: p.state,
 	}
 	if asks, why := p.cfg.Probes.asksKubelet(); asks {
@@ -136,7 +134,7 @@ func (p *probes) open(sources *collector.Sources) error {
 			p.failing[pr.Pod+" "+pr.Group] = true
 		}
 	}
-	p.agent.metrics.Own.MustRegister(p.observer, p.vitals.Metrics())
+	p.agent.metrics.Own.MustRegister(p.observer)
 	return nil
 }
 

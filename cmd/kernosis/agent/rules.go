@@ -85,6 +85,7 @@ func changes(dir string) func() bool {
 func reloadRules(a *pipeline, cfg Config, mutes *muteFile) error {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
+	defer cfg.services.endDropped() // when the rules of services that rulesNow drops are replaced
 	next, _, err := cfg.rulesNow()
 	if err != nil {
 		return err

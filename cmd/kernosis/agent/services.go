@@ -26,11 +26,11 @@ import (
 
 // services are the probed services: configured and discovered ones. A nil services is empty.
 type services struct {
-	mu    sync.Mutex
-	all   []service.Service
-	found []string // names of the discovered ones
-	// dropped is called for a discovered service that is dropped; nil before the runner exists.
-	dropped func(name string)
+	mu      sync.Mutex
+	all     []service.Service
+	found   []string          // names of the discovered ones
+	dropped []string          // names of dropped ones that are still probed
+	end     func(name string) // ends the probes of a service; nil before the runner exists
 }
 
 func (s *services) list() []service.Service {
@@ -53,9 +53,23 @@ func (s *services) drop(name string) {
 	defer s.mu.Unlock()
 	s.all = slices.DeleteFunc(s.all, func(o service.Service) bool { return o.Name == name })
 	s.found = slices.DeleteFunc(s.found, func(o string) bool { return o == name })
-	if s.dropped != nil {
-		s.dropped(name)
+	if s.end != nil {
+		s.dropped = append(s.dropped, name)
 	}
+}
+
+// endDropped ends the probes of dropped services. While a rule in force reads a service, that makes its
+// condition Unknown.
+func (s *services) endDropped() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range s.dropped {
+		s.end(name)
+	}
+	s.dropped = nil
 }
 
 // configured returns a copy without the discovered services, and the discovered services.
@@ -109,7 +123,7 @@ func (p *parts) openServices() error {
 		}
 	}
 	runner := service.New(c)
-	p.services.runner, cfg.services.dropped = runner, runner.Remove
+	p.services.runner, cfg.services.end = runner, runner.Remove
 	if err := p.metrics.Own.Register(runner); err != nil {
 		return output.Failed(fmt.Errorf("services: %w", err))
 	}
@@ -211,6 +225,7 @@ func (p *serviceProbes) found(s service.Service) {
 	}
 	if err != nil {
 		p.cfg.services.drop(s.Name)
+		p.cfg.services.endDropped()
 		p.log.Error("service is not probed", "service", s.Name, "error", err)
 		return
 	}

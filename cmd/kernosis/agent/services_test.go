@@ -117,10 +117,21 @@ func TestFoundServices(t *testing.T) {
 		}
 	}
 	sources(1)
+	before := a.journal.Seq()
 	if err := reloadRules(a, p.cfg, p.mutes); err != nil || a.ruleOfCondition("KubeletUnhealthy") != "own" || probed() {
 		t.Errorf("%v: rule %q, probed: %v", err, a.ruleOfCondition("KubeletUnhealthy"), probed())
 	}
 	sources(0)
+	if _, err := a.journal.Read(before, func(e journal.Entry) error {
+		for _, tr := range e.Transitions {
+			if c := tr.Condition; c != nil && strings.Contains(c.Message, "service/kubelet") {
+				t.Errorf("the condition waits for a service that was dropped: %+v", *c)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	p.found(kubelet)
 	if has(a) || probed() {
 		t.Error("the service replaces the rule")

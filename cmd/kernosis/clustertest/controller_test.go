@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,32 +15,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // controls runs a controller in the agent's namespace until the test ends.
 func (a *agent) controls(server *kubetest.Server) {
 	a.t.Helper()
-	log := &agenttest.Log{}
 	c := exec.Command(a.path, "controller", "--kubeconfig", server.Kubeconfig(a.t, server.Admin()), "--namespace", a.namespace,
 		"--metrics-listen", "", "--health-listen", "")
-	c.Stderr = log
-	if err := process.StartTied(c); err != nil {
-		a.t.Fatal(err)
-	}
-	a.t.Cleanup(func() {
-		_ = c.Process.Signal(syscall.SIGTERM)
-		if err := c.Wait(); err != nil {
-			a.t.Errorf("the controller ended with %v", err)
-		}
-		if a.t.Failed() {
-			a.t.Logf("log of the controller:\n%s", log)
-		}
-	})
+	process.RunUntilEnd(a.t, c, &logbuffer.Buffer{})
 }
 
 // A fault leads by a Trigger to its cause and to a repair of the node, which the policy

@@ -1,7 +1,6 @@
 package clustertest_test
 
 import (
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -58,15 +58,6 @@ func (a *agent) leads(t *testing.T, verdict string, path []string, ofIt func(*v1
 	}
 }
 
-// refusedHere skips the test if the machine lacks what a fault needs, and fails on any other error.
-func refusedHere(t *testing.T, err error) {
-	t.Helper()
-	if refused, ok := errors.AsType[*inject.Refused](err); ok {
-		t.Skip(refused)
-	}
-	t.Fatal(err)
-}
-
 // Each family of faults leads by its shipped Trigger to a Diagnosis in the API server that has its
 // cause; OOM kills have a separate test.
 func TestFaultsLeadToTheirCauses(t *testing.T) {
@@ -91,9 +82,7 @@ func TestFaultsLeadToTheirCauses(t *testing.T) {
 
 	t.Run("disk error", func(t *testing.T) {
 		fault := &inject.DiskError{Kind: inject.DiskWrite, StateDir: t.TempDir()}
-		if err := fault.Start(t.Context()); err != nil {
-			refusedHere(t, err)
-		}
+		agenttest.Injected(t, fault.Start(t.Context()))
 		defer fault.Close()
 		for range 4 {
 			if _, ioErr, err := fault.Fail(); ioErr == nil || err != nil {
@@ -106,15 +95,13 @@ func TestFaultsLeadToTheirCauses(t *testing.T) {
 	t.Run("hung task", func(t *testing.T) {
 		fault := &inject.FSFreeze{StateDir: t.TempDir()}
 		hang, err := fault.Start(t.Context())
-		if err != nil {
-			refusedHere(t, err)
-		}
+		agenttest.Injected(t, err)
 		defer fault.Close()
 		a.leads(t, "FilesystemFrozen", []string{"blocked-stacks", "kmsg-tail", "check-filesystem-frozen"}, of("hung-task", "pid", strconv.Itoa(hang.Waiter.TID)))
 	})
 	t.Run("accept queue full", func(t *testing.T) {
 		if _, err := a.FailProbes(t, inject.ProbeQueueFull); err != nil {
-			refusedHere(t, err)
+			agenttest.Injected(t, err)
 		}
 		a.leads(t, "AcceptQueueFull", []string{"re-probe", "check-accept-queue-full", "sockets"}, func(d *v1alpha1.Diagnosis) bool {
 			return d.Labels[v1alpha1.LabelTrigger] == "probe-failure" && strings.Contains(d.Spec.Parameters["message"], "accept-queue-full")

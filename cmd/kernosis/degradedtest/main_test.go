@@ -19,11 +19,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 )
 
 var cluster kubetest.Shared
@@ -103,22 +103,9 @@ func start(t *testing.T, l lacking, config string, args ...string) *agent {
 		"--kubeconfig", server.Kubeconfig(t, server.Admin()), "--node-name", a.node, "--namespace", server.Namespace(t),
 		"--port", "0", "--prometheus-port", "0", "--report-socket", "", "--listen", "127.0.0.1:0",
 	}, args...)...)
-	cmd.Stdout, cmd.Stderr = io.Discard, &a.log
-	if err := process.StartTied(cmd); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		defer os.RemoveAll(a.pins)
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		timer := time.AfterFunc(await.Within(20*time.Second), func() { _ = cmd.Process.Kill() })
-		defer timer.Stop()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the agent ended with %v", err)
-		}
-		if t.Failed() {
-			t.Logf("log of the agent:\n%s", a.log.String())
-		}
-	})
+	cmd.Stdout = io.Discard
+	t.Cleanup(func() { os.RemoveAll(a.pins) })
+	process.RunUntilEnd(t, cmd, &a.log.Buffer)
 	a.url, a.pid = a.log.URL(t), cmd.Process.Pid
 	return a
 }

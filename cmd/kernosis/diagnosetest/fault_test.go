@@ -1,7 +1,6 @@
 package diagnosetest
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,15 +15,6 @@ import (
 
 // within is how long a Diagnosis may take after its fault was reported.
 const within = 5 * time.Second
-
-// refusedHere skips the test if the machine lacks what a fault needs, and fails on any other error.
-func refusedHere(t *testing.T, err error) {
-	t.Helper()
-	if refused, ok := errors.AsType[*inject.Refused](err); ok {
-		t.Skip(refused)
-	}
-	t.Fatal(err)
-}
 
 // expect waits for a Diagnosis, and checks its results.
 func expect(t *testing.T, a *agenttest.Agent, set, about, verdict, path string, excluded ...string) {
@@ -66,9 +56,7 @@ func TestFaultsAreDiagnosed(t *testing.T) {
 
 	t.Run("disk error", func(t *testing.T) {
 		fault := &inject.DiskError{Kind: inject.DiskWrite, StateDir: t.TempDir()}
-		if err := fault.Start(t.Context()); err != nil {
-			refusedHere(t, err)
-		}
+		agenttest.Injected(t, fault.Start(t.Context()))
 		defer fault.Close()
 		for range 4 {
 			if _, ioErr, err := fault.Fail(); ioErr == nil || err != nil {
@@ -80,9 +68,7 @@ func TestFaultsAreDiagnosed(t *testing.T) {
 	})
 	t.Run("OOM kill", func(t *testing.T) {
 		fault := &inject.OOM{StateDir: t.TempDir()}
-		if err := fault.Start(t.Context()); err != nil {
-			refusedHere(t, err)
-		}
+		agenttest.Injected(t, fault.Start(t.Context()))
 		defer fault.Close()
 		if _, err := fault.Kill(t.Context()); err != nil {
 			t.Fatal(err)
@@ -92,16 +78,14 @@ func TestFaultsAreDiagnosed(t *testing.T) {
 	t.Run("hung task", func(t *testing.T) {
 		fault := &inject.FSFreeze{StateDir: t.TempDir()}
 		hang, err := fault.Start(t.Context())
-		if err != nil {
-			refusedHere(t, err)
-		}
+		agenttest.Injected(t, err)
 		defer fault.Close()
 		expect(t, a, "hung-task", fmt.Sprintf("%s[%d]", hang.Waiter.Comm, hang.Waiter.TID), "FilesystemFrozen",
 			"blocked-stacks kmsg-tail check-filesystem-frozen", "NoDiskStalled", "NoNFSMount")
 	})
 	t.Run("accept queue full", func(t *testing.T) {
 		if _, err := a.FailProbes(t, inject.ProbeQueueFull); err != nil {
-			refusedHere(t, err)
+			agenttest.Injected(t, err)
 		}
 		expect(t, a, "probe-failure", "accept-queue-full", "AcceptQueueFull", "re-probe check-accept-queue-full sockets",
 			"RoutePresent", "NeighbourPresent", "ListenerPresent")

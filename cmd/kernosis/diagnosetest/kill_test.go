@@ -52,9 +52,7 @@ func killed(t *testing.T) (*agenttest.Agent, *inject.OOM) {
 	}
 	a := newAgent(t, "--diagnose-dir", dir)
 	fault := &inject.OOM{StateDir: t.TempDir()}
-	if err := fault.Start(t.Context()); err != nil {
-		refusedHere(t, err)
-	}
+	agenttest.Injected(t, fault.Start(t.Context()))
 	t.Cleanup(func() { fault.Close() })
 	a.Start()
 	a.WaitSources(0)

@@ -59,9 +59,7 @@ func TestWhy(t *testing.T) {
 	}
 
 	fault := &inject.OOM{StateDir: t.TempDir()}
-	if err := fault.Start(t.Context()); err != nil {
-		refusedHere(t, err)
-	}
+	agenttest.Injected(t, fault.Start(t.Context()))
 	defer fault.Close()
 	if _, err := fault.Kill(t.Context()); err != nil {
 		t.Fatal(err)
@@ -86,9 +84,7 @@ func TestWhy(t *testing.T) {
 	wants(t, code, out, 0, "pod "+uid, "killed at its limit of 24 MiB", "24 MiB used of the 24 MiB limit", "NOT ", "DO      Own limit: ")
 
 	end, err := a.FailProbes(t, inject.ProbeQueueFull)
-	if err != nil {
-		refusedHere(t, err)
-	}
+	agenttest.Injected(t, err)
 	a.WaitDiagnosis(t, "probe-failure", 30*time.Second, func(d *console.Diagnosis) bool { return d.OperationSet == "probe-failure" })
 	end()
 	code, out = kernosis(t, "why", "node", "--journal", a.State, "-o", "json")

@@ -9,7 +9,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/collector/probe/vitals"
 )
 
 // Target is an address and port to which kubelet's connections are watched.
@@ -69,7 +68,6 @@ type Config struct {
 	Sockets Sockets
 	Kubelet Kubelet // may be nil: only sockets are observed
 	Words   Words   // may be nil: Events are not requested
-	Vitals  *vitals.Watcher
 	FS      hostfs.FS
 	// Comms are the names that kubelet's process may have.
 	Comms []string
@@ -99,10 +97,16 @@ type Stats struct {
 }
 
 // Describe implements prometheus.Collector.
-func (o *Observer) Describe(ch chan<- *prometheus.Desc) { o.export(probe.Exporter{Descs: ch}) }
+func (o *Observer) Describe(ch chan<- *prometheus.Desc) {
+	o.export(probe.Exporter{Descs: ch})
+	o.vitals.skipped.Describe(ch)
+}
 
 // Collect implements prometheus.Collector.
-func (o *Observer) Collect(ch chan<- prometheus.Metric) { o.export(probe.Exporter{Metrics: ch}) }
+func (o *Observer) Collect(ch chan<- prometheus.Metric) {
+	o.export(probe.Exporter{Metrics: ch})
+	o.vitals.skipped.Collect(ch)
+}
 
 func (o *Observer) export(to probe.Exporter) {
 	s, metric := o.Stats(), to.Metric

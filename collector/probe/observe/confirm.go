@@ -220,16 +220,16 @@ func (o *Observer) unseen(m *missed, said []Unhealthy, counts []Count, now time.
 	if d.Verdict == event.VerdictProberLate {
 		o.kubeletFacts(&d, now)
 	} else if id := bareID(m.owners[0]); id != "" {
-		f := o.cfg.Vitals.Look(id, now)
-		f.Fill(&d, "container")
+		f := o.vitals.look(id, now)
+		f.fill(&d, "container")
 	}
 	return probe.Outcome{At: m.until, Detail: d}
 }
 
 // kubeletFacts adds facts about kubelet's own process.
 func (o *Observer) kubeletFacts(d *event.ProbeOutcome, now time.Time) {
-	f := o.cfg.Vitals.Look("", now)
-	f.Fill(d, "kubelet")
+	f := o.vitals.look("", now)
+	f.fill(d, "kubelet")
 	d.Throttled, d.ThrottledIn = 0, 0 // these are about the container
 	if p, err := o.cfg.FS.Pressure("cpu"); err == nil && p.Some >= 10 {
 		waited := time.Duration(p.Some * float64(100*time.Millisecond))

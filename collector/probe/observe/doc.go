@@ -7,6 +7,12 @@
 // that a program failed, or that a connection closed early does not count. kubelet's Unhealthy
 // Events describe such a failure; they are requested rarely, and pod by pod.
 //
+// When a probe fails, it inspects the container: whether a CPU limit of the container or its pod
+// throttles it, whether its processes are stopped or blocked, whether it is frozen, or has just lost
+// a process to the OOM killer. Throttling is a difference over the last seconds. So containers that
+// have probes and a CPU limit are sampled all the time, by reading a small file of the container and
+// one of its pod. Everything else is read only on request, bounded in time and rate.
+//
 // Several probes may go to the same address and port. To find out which of them a connection
 // belongs to, the package uses its timeout, which probe is due, and kubelet's counts. An outcome
 // that these leave open is held for at most a second. Then it is a guess, and its evidence says

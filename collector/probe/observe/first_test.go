@@ -9,7 +9,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/collector/probe/vitals"
 )
 
 // calls counts the calls of Set.
@@ -32,7 +31,7 @@ func TestFirstListIsWhole(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &world{t: t, counts: map[string]*Count{}}
 				w.manager = probe.New(probe.Config{})
-				o := New(Config{Manager: w.manager, Sockets: calls{w}, FS: fs, Vitals: vitals.New(fs), State: func(string, error) {}, Comms: []string{c.comm}})
+				o := New(Config{Manager: w.manager, Sockets: calls{w}, FS: fs, State: func(string, error) {}, Comms: []string{c.comm}})
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				go func() { done <- o.Run(ctx) }()
@@ -68,7 +67,7 @@ func TestFirstCountsAreOfAllPods(t *testing.T) {
 		w.manager = probe.New(probe.Config{Start: time.Now().Add(-time.Hour), Report: func(ev *event.Event) {
 			w.change(func() { w.events = append(w.events, ev.Clone()) })
 		}})
-		o := New(Config{Manager: w.manager, Sockets: w, Kubelet: w, FS: fs, Vitals: vitals.New(fs), State: func(string, error) {}, Comms: []string{"kubelet"}})
+		o := New(Config{Manager: w.manager, Sockets: w, Kubelet: w, FS: fs, State: func(string, error) {}, Comms: []string{"kubelet"}})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 2)
 		go func() { done <- w.manager.Run(ctx) }()

@@ -10,7 +10,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/collector/probe/vitals"
 )
 
 // Without probes nothing is searched for, and nothing is reported missing.
@@ -24,7 +23,7 @@ func TestNothingRunsWithoutProbes(t *testing.T) {
 		m := probe.New(probe.Config{})
 		m.AddPod(&probe.Pod{UID: "u1", Namespace: "shop", Name: "web-1", Containers: []probe.Container{{Name: "app", ID: "containerd://8a1f", State: probe.Running}}})
 		w.o = New(Config{
-			Manager: m, Sockets: w, Kubelet: w, FS: hostfs.New(root), Vitals: vitals.New(hostfs.New(root)), Comms: []string{"kubelet"},
+			Manager: m, Sockets: w, Kubelet: w, FS: hostfs.New(root), Comms: []string{"kubelet"},
 			State: func(part string, err error) {
 				state := part + " up"
 				if err != nil {

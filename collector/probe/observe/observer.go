@@ -11,15 +11,15 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/collector/probe/vitals"
 )
 
 // Observer turns failed connections of kubelet into outcomes of probes.
 type Observer struct {
-	cfg  Config
-	wake chan struct{} // pods have changed, or something waits
-	pods atomic.Bool   // pods have changed
-	all  atomic.Bool   // the Manager has all pods
+	cfg    Config
+	vitals *vitals
+	wake   chan struct{} // pods have changed, or something waits
+	pods   atomic.Bool   // pods have changed
+	all    atomic.Bool   // the Manager has all pods
 
 	mu      sync.Mutex
 	index   *index
@@ -53,7 +53,7 @@ type Observer struct {
 type looked struct {
 	ev    *event.Event
 	id    string
-	facts vitals.Facts
+	facts facts
 }
 
 // pollEvery is how often kubelet's counts are polled, pollAtMost the shortest time between two polls.
@@ -62,7 +62,7 @@ const pollEvery, pollAtMost = 10 * time.Second, 5 * time.Second
 // New returns an Observer that observes nothing until Run is called.
 func New(cfg Config) *Observer {
 	return &Observer{
-		cfg: cfg, wake: make(chan struct{}, 1), index: newIndex(nil, nil), before: newIndex(nil, nil),
+		cfg: cfg, vitals: newVitals(cfg.FS), wake: make(chan struct{}, 1), index: newIndex(nil, nil), before: newIndex(nil, nil),
 		fast: rate.NewLimiter(fastRate, fastBurst), words: rate.NewLimiter(wordsRate, wordsBurst), state: map[string]string{}, stale: true,
 		kubelet: kubelets{fs: cfg.FS, comms: cfg.Comms, inPod: func(uid string) bool {
 			_, ok := cfg.Manager.Pod(uid)
@@ -83,6 +83,10 @@ func (o *Observer) Listed() {
 	o.all.Store(true)
 	o.Changed()
 }
+
+// Group returns the path of a container's cgroup that has its CPU limit; empty: it is not known. The
+// container is given by its ID without the runtime.
+func (o *Observer) Group(id string) string { return o.vitals.group(id) }
 
 // poke wakes the goroutine of Run. It does not block.
 func (o *Observer) poke() {
@@ -107,7 +111,7 @@ func (o *Observer) Stats() Stats {
 // source's goroutine and keeps nothing of the event.
 func (o *Observer) Take(ev *event.Event) bool {
 	if ev.Kind == event.OOMKill {
-		o.cfg.Vitals.OOMKilled(ev)
+		o.vitals.oomKilled(ev)
 		return false
 	}
 	if ev.SockFail == nil || ev.Conn == nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/collector/probe/vitals"
 )
 
 const kubeletNS = 4026531840
@@ -117,7 +116,7 @@ func in(t *testing.T, with func(w *world, c *Config, p *probe.Pod), test func(w 
 			}},
 		}
 		cfg := Config{
-			Manager: w.manager, Sockets: w, FS: fs, Vitals: vitals.New(fs), Comms: []string{"kubelet"},
+			Manager: w.manager, Sockets: w, FS: fs, Comms: []string{"kubelet"},
 			State: func(part string, err error) {
 				w.change(func() { w.states = append(w.states, fmt.Sprint(part, ": ", err)) })
 			},

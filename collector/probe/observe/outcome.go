@@ -11,7 +11,6 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/collector/probe/vitals"
 )
 
 // judged is the decision about a connection.
@@ -66,12 +65,12 @@ func (o *Observer) look(ev *event.Event, one *course, out *probe.Outcome) bool {
 	}
 	id := bareID(out.Container)
 	if o.looked.ev != ev || o.looked.id != id {
-		o.looked = looked{ev, id, o.cfg.Vitals.Look(id, time.Now())}
+		o.looked = looked{ev, id, o.vitals.look(id, time.Now())}
 	}
 	facts := o.looked.facts
 	why := one.ending(out, &facts)
 	if why == "" {
-		facts.Fill(d, "container")
+		facts.fill(d, "container")
 		return facts.Frozen
 	}
 	// An inspection now shows the end of the container, not the failure.
@@ -85,7 +84,7 @@ func (o *Observer) look(ev *event.Event, one *course, out *probe.Outcome) bool {
 // ending returns why an inspection came too late to explain the failure. It returns "" if the
 // inspection was in time, or if the run has no earlier failure whose verdict could be used
 // instead.
-func (c *course) ending(out *probe.Outcome, f *vitals.Facts) string {
+func (c *course) ending(out *probe.Outcome, f *facts) string {
 	d := &out.Detail
 	if c.kept == nil || !byLook(d.Verdict) || !byLook(c.kept.detail.Verdict) || connected(d.Verdict) && !connected(c.kept.detail.Verdict) {
 		return ""

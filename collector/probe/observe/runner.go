@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/collector/probe/vitals"
 )
 
 const (
@@ -23,7 +22,7 @@ const (
 // Run follows the Manager's pods, kubelet's process and its counts until ctx ends.
 func (o *Observer) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return o.cfg.Vitals.Run(ctx) })
+	g.Go(func() error { return o.vitals.run(ctx) })
 	g.Go(func() error {
 		o.follow(ctx)
 		return nil
@@ -161,7 +160,7 @@ func (o *Observer) watch() {
 	if len(x.courses) == 0 {
 		pid = 0
 	}
-	o.cfg.Vitals.Set(containers(x), pid)
+	o.vitals.set(containers(x), pid)
 	if !o.listed || len(from) == 0 && len(x.places) > 0 {
 		o.stale = true // targets or namespaces are not known yet: keep the old targets
 		return
@@ -175,13 +174,13 @@ func (o *Observer) watch() {
 }
 
 // containers returns the containers that have probes.
-func containers(x *index) []vitals.Container {
+func containers(x *index) []container {
 	seen := map[string]bool{}
-	var out []vitals.Container
+	var out []container
 	for _, c := range x.courses {
 		if id := bareID(c.container.ID); id != "" && !seen[id] {
 			seen[id] = true
-			out = append(out, vitals.Container{ID: id, Limited: c.container.CPULimit > 0, Running: c.container.State == probe.Running})
+			out = append(out, container{id: id, limited: c.container.CPULimit > 0, running: c.container.State == probe.Running})
 		}
 	}
 	return out

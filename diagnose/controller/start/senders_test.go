@@ -23,25 +23,11 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
-
-// program returns the path of a program that "make prometheus" fetches, or that is installed.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	for _, path := range []string{"../../../bin/" + name, name} {
-		if found, err := exec.LookPath(path); err == nil {
-			found, err = filepath.Abs(found)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return found
-		}
-	}
-	t.Skipf("no %s, neither in bin nor installed: make prometheus", name)
-	return ""
-}
 
 // blocks returns the manifests in a page of the documentation.
 func blocks(t testing.TB, page string) (all []string) {
@@ -143,18 +129,8 @@ func run(t *testing.T, path string, args ...string) string {
 	t.Helper()
 	address := kubetest.FreeAddress(t)
 	cmd := exec.Command(path, append(args, "--web.listen-address="+address)...)
-	log := &logbuffer.Buffer{}
-	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, t.TempDir()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Log(log)
-		}
-	})
+	cmd.Dir = t.TempDir()
+	process.RunUntilEnd(t, cmd, &logbuffer.Buffer{})
 	await.Until(t, path+" is ready", deadline, func() bool {
 		resp, err := http.Get("http://" + address + "/-/ready")
 		if err != nil {
@@ -169,7 +145,7 @@ func run(t *testing.T, path string, args ...string) string {
 // The real Alertmanager, with the documented configuration: it retries until somebody leads, and
 // its repetitions create nothing.
 func TestAlertmanager(t *testing.T) {
-	path := program(t, "alertmanager")
+	path := testprogram.Find(t, "alertmanager")
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.trigger("disk", onNode)
@@ -225,7 +201,7 @@ func TestAlertmanager(t *testing.T) {
 // The real Prometheus, which sends as if to an Alertmanager.
 func TestPrometheus(t *testing.T) {
 	testall.Only(t)
-	path := program(t, "prometheus")
+	path := testprogram.Find(t, "prometheus")
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.trigger("disk", onNode)

@@ -245,7 +245,7 @@ func TestRestartUnit(t *testing.T) {
 		{"broken", nil, "restart broken.service: Permission denied"},
 	} {
 		set(tt.restart)
-		if _, _, err := operationtest.Perform(t, RestartUnit(h), map[string]string{"unit": tt.unit}); err == nil || err.Error() != tt.want || outcomeUnknown(err) {
+		if _, _, err := operationtest.Perform(t, RestartUnit(h), map[string]string{"unit": tt.unit}); err == nil || err.Error() != tt.want || operationtest.OutcomeUnknown(err) {
 			t.Errorf("%v, want %s", err, tt.want)
 		}
 	}
@@ -271,14 +271,9 @@ func TestRestartUnit(t *testing.T) {
 	}
 	// Systemd may have begun the job before it is gone.
 	set(func(string) string { _ = f.conn.Close(); return "" })
-	if _, _, err := operationtest.Perform(t, RestartUnit(h), map[string]string{"unit": "broken"}); err == nil || !outcomeUnknown(err) {
+	if _, _, err := operationtest.Perform(t, RestartUnit(h), map[string]string{"unit": "broken"}); err == nil || !operationtest.OutcomeUnknown(err) {
 		t.Error(err)
 	}
-}
-
-func outcomeUnknown(err error) bool {
-	_, ok := errors.AsType[*operation.OutcomeUnknown](err)
-	return ok
 }
 
 func TestWithoutSystemd(t *testing.T) {

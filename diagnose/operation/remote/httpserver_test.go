@@ -115,7 +115,7 @@ func TestHTTPServerRefusesAnswers(t *testing.T) {
 			h := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, tt.answer) })
 			_, err := h.Run(t.Context(), &operation.Call{})
 			want := fmt.Sprintf("POST http://%s:%d/processor/x: answer: %s", h.Address, h.Port, tt.want)
-			if err == nil || !strings.HasPrefix(err.Error(), want) || len(err.Error()) > 500 || !outcomeUnknown(err) {
+			if err == nil || !strings.HasPrefix(err.Error(), want) || len(err.Error()) > 500 || !operationtest.OutcomeUnknown(err) {
 				t.Errorf("%v, want %s", err, want)
 			}
 		})
@@ -145,7 +145,7 @@ func TestHTTPServerStatus(t *testing.T) {
 			fmt.Fprint(w, tt.body)
 		})
 		_, err := h.Run(t.Context(), &operation.Call{})
-		if err == nil || !strings.HasSuffix(err.Error(), "/processor/x: "+tt.w) || asked != 1 || outcomeUnknown(err) {
+		if err == nil || !strings.HasSuffix(err.Error(), "/processor/x: "+tt.w) || asked != 1 || operationtest.OutcomeUnknown(err) {
 			t.Errorf("%v, want %s; asked %d times", err, tt.w, asked)
 		}
 	}
@@ -166,7 +166,7 @@ func TestHTTPServerLongAnswer(t *testing.T) {
 		t.Errorf("%v, %s", err, log)
 	}
 	kept.Err = errors.New("no disk")
-	if _, err := h.Run(t.Context(), call); err == nil || err.Error() != "artifact answer.json: no disk" || !outcomeUnknown(err) {
+	if _, err := h.Run(t.Context(), call); err == nil || err.Error() != "artifact answer.json: no disk" || !operationtest.OutcomeUnknown(err) {
 		t.Error(err)
 	}
 }
@@ -207,16 +207,11 @@ func TestHTTPServerBoundsAnswers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := serve(t, tt.handle).Run(t.Context(), &operation.Call{})
-			if err == nil || !strings.Contains(err.Error(), tt.want) || !outcomeUnknown(err) {
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !operationtest.OutcomeUnknown(err) {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
 		})
 	}
-}
-
-func outcomeUnknown(err error) bool {
-	_, ok := errors.AsType[*operation.OutcomeUnknown](err)
-	return ok
 }
 
 // TestLostAnswers: once a server may have the request, an error does not mean that it did nothing.
@@ -243,11 +238,11 @@ func TestLostAnswers(t *testing.T) {
 				_ = c.Close()
 			})
 			_, err := h.Run(t.Context(), &operation.Call{})
-			if err == nil || !strings.Contains(err.Error(), tt.want) || !outcomeUnknown(err) {
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !operationtest.OutcomeUnknown(err) {
 				t.Errorf("httpServer: %v", err)
 			}
 			url := fmt.Sprintf("http://%s:%d/", h.Address, h.Port)
-			if _, _, err := operationtest.Perform(t, Webhook(operation.Host{}), map[string]string{"url": url}); err == nil || !outcomeUnknown(err) {
+			if _, _, err := operationtest.Perform(t, Webhook(operation.Host{}), map[string]string{"url": url}); err == nil || !operationtest.OutcomeUnknown(err) {
 				t.Errorf("webhook: %v", err)
 			}
 		})
@@ -257,14 +252,14 @@ func TestLostAnswers(t *testing.T) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = io.WriteString(w, "{")
 		})
-		if _, err := h.Run(t.Context(), &operation.Call{}); !errors.Is(err, io.ErrUnexpectedEOF) || !outcomeUnknown(err) {
+		if _, err := h.Run(t.Context(), &operation.Call{}); !errors.Is(err, io.ErrUnexpectedEOF) || !operationtest.OutcomeUnknown(err) {
 			t.Error(err)
 		}
 	})
 	t.Run("nothing was sent", func(t *testing.T) {
 		s := httptest.NewServer(http.NotFoundHandler())
 		s.Close()
-		if _, err := serverOf(t, s.Listener.Addr().String()).Run(t.Context(), &operation.Call{}); !errors.Is(err, unix.ECONNREFUSED) || outcomeUnknown(err) {
+		if _, err := serverOf(t, s.Listener.Addr().String()).Run(t.Context(), &operation.Call{}); !errors.Is(err, unix.ECONNREFUSED) || operationtest.OutcomeUnknown(err) {
 			t.Error(err)
 		}
 	})

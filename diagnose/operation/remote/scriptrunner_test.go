@@ -101,7 +101,7 @@ func TestScriptFails(t *testing.T) {
 			if out.Results["operation.x.error"] != err.Error() {
 				t.Errorf("%q", out.Results)
 			}
-			if killed := strings.Contains(err.Error(), "was ended by SIG"); killed != outcomeUnknown(err) {
+			if killed := strings.Contains(err.Error(), "was ended by SIG"); killed != operationtest.OutcomeUnknown(err) {
 				t.Errorf("%v: is its outcome unknown? want %v", err, killed)
 			}
 			if tt.name == "long" && !strings.HasSuffix(err.Error(), `line 999\nline 1000`) {

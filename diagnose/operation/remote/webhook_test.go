@@ -45,7 +45,7 @@ func TestWebhook(t *testing.T) {
 		302: `status 302 Found, redirected to "http://169.254.169.254/": redirects are not followed: text`,
 	} {
 		answer = code
-		if _, _, err := operationtest.Perform(t, Webhook(operation.Host{}), facts); err == nil || err.Error() != "POST "+s.URL+": "+want || outcomeUnknown(err) {
+		if _, _, err := operationtest.Perform(t, Webhook(operation.Host{}), facts); err == nil || err.Error() != "POST "+s.URL+": "+want || operationtest.OutcomeUnknown(err) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
@@ -54,7 +54,7 @@ func TestWebhook(t *testing.T) {
 		"http://169.254.169.254/SECRET": "refused: 169.254.169.254 is link-local", "http://127.0.0.1:1/SECRET": "connection refused",
 	} {
 		_, _, err := operationtest.Perform(t, Webhook(operation.Host{}), map[string]string{"url": url})
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "SECRET") || outcomeUnknown(err) {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "SECRET") || operationtest.OutcomeUnknown(err) {
 			t.Errorf("%s: %v, want %s", url, err, want)
 		}
 	}

@@ -199,19 +199,6 @@ func unique(t testing.TB, what string) string {
 	return fmt.Sprintf("%s-%s-%d", what, name[:min(len(name), 30)], time.Now().UnixNano()%1e6)
 }
 
-func setOf(name string, operations ...string) *v1alpha1.OperationSet {
-	s := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	s.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}}
-	for i, o := range operations {
-		n := v1alpha1.Node{ID: int32(i + 1), Operation: o}
-		if i+1 < len(operations) {
-			n.To = []int32{int32(i + 2)}
-		}
-		s.Spec.AdjacencyList = append(s.Spec.AdjacencyList, n)
-	}
-	return s
-}
-
 func operationOf(name string) *v1alpha1.Operation {
 	o := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	o.Spec.Processor.Builtin = &v1alpha1.Builtin{Name: "kernel-facts"}

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -31,7 +32,7 @@ func TestMemoryOfManySets(t *testing.T) {
 		for n := range nodes {
 			list = append(list, fmt.Sprintf("operation-%d", n))
 		}
-		s := create(t, c, setOf(fmt.Sprintf("%s-%d", prefix, i), list...))
+		s := create(t, c, apitest.SetOf(fmt.Sprintf("%s-%d", prefix, i), list...))
 		s.Status.Ready, s.Status.PathCount = true, "100"
 		for p := range 100 {
 			s.Status.Paths = append(s.Status.Paths, make([]int32, 50)[:p/2+1])
@@ -42,7 +43,7 @@ func TestMemoryOfManySets(t *testing.T) {
 	}
 	defer func() { // other tests share the server
 		for i := range sets {
-			remove(t, c, setOf(fmt.Sprintf("%s-%d", prefix, i)))
+			remove(t, c, apitest.SetOf(fmt.Sprintf("%s-%d", prefix, i)))
 		}
 	}()
 	before := heap()

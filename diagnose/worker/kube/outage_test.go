@@ -59,7 +59,7 @@ func TestAServersLife(t *testing.T) {
 	waitFor(t, "it is reported", func() bool { return r.logs.count("the CRDs of kernosis.io are installed now") == 1 })
 	c := apitest.Client(t, server.Admin())
 	create(t, c, operationOf("o1"))
-	set := create(t, c, setOf("s1", "o1"))
+	set := create(t, c, apitest.SetOf("s1", "o1"))
 	create(t, c, triggerOf("t1", "s1"))
 	d := create(t, c, diagnosisOf("default", "first", "n1"))
 	waitFor(t, "all is known", func() bool { return len(names(r.Objects())) == 3 && r.last("first") != nil })
@@ -151,7 +151,7 @@ func TestAServersLife(t *testing.T) {
 	for _, o := range r.Objects().Operations {
 		remove(t, c, o.DeepCopy())
 	}
-	remove(t, c, setOf("s1"))
+	remove(t, c, apitest.SetOf("s1"))
 	remove(t, c, triggerOf("t1", ""))
 	waitFor(t, "nothing is left", func() bool { return len(names(r.Objects())) == 0 })
 	r.stop()
@@ -165,7 +165,7 @@ func TestAServersLife(t *testing.T) {
 // A file that can't be read or written is reported, and treated as missing.
 func TestTheFile(t *testing.T) {
 	server, c := served(t)
-	s := create(t, c, setOf(unique(t, "s"), "kernel-facts"))
+	s := create(t, c, apitest.SetOf(unique(t, "s"), "kernel-facts"))
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, savedFile), []byte(`{"operations": [tor`), 0o600); err != nil {
 		t.Fatal(err)

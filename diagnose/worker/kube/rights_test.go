@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
@@ -53,7 +54,7 @@ func TestRightsAsDocumented(t *testing.T) {
 	if n := r.count(verbWatch, triggers, conditions.Refused); n == 0 || r.logs.count("refused") != 0 {
 		t.Errorf("%d refusals, logged:\n%s", n, r.logs)
 	}
-	set := create(t, c, setOf(unique(t, "s"), "kernel-facts"))
+	set := create(t, c, apitest.SetOf(unique(t, "s"), "kernel-facts"))
 	waitFor(t, "a set", func() bool { return r.set(set.Name) != nil })
 	running := func(s *v1alpha1.DiagnosisStatus) { s.Phase = v1alpha1.PhaseRunning }
 
@@ -78,7 +79,7 @@ func TestRightsAsDocumented(t *testing.T) {
 
 	// What is not known is requested.
 	unknown, unready := diagnosisOf(system, "unknown", node), diagnosisOf(system, "unready", node)
-	unready.Spec.OperationSet = create(t, c, setOf(unique(t, "s3"), "there-is-none")).Name
+	unready.Spec.OperationSet = create(t, c, apitest.SetOf(unique(t, "s3"), "there-is-none")).Name
 	create(t, c, unknown)
 	create(t, c, unready)
 	waitFor(t, "they are reported", func() bool { return r.last("unknown") != nil && r.last("unready") != nil })
@@ -140,7 +141,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 	}
 	user := unique(t, "user")
 	as := userWith(t, server, user, system, some, ofSystem)
-	set := create(t, c, setOf(unique(t, "s"), "kernel-facts"))
+	set := create(t, c, apitest.SetOf(unique(t, "s"), "kernel-facts"))
 	create(t, c, diagnosisOf(system, "by-hand", node))
 	r := start(t, as, func(c *Config) { c.Node, c.Settle = node, time.Nanosecond })
 	waitFor(t, "what can be read is", func() bool { return r.set(set.Name) != nil && r.last("by-hand") != nil })

@@ -26,13 +26,13 @@ func served(t testing.TB) (*kubetest.Server, client.Client) {
 func TestObjectsAreAsTheClusterHasThem(t *testing.T) {
 	server, c := served(t)
 	name := unique(t, "x")
-	before := create(t, c, setOf(name+"-before", "kernel-facts"))
+	before := create(t, c, apitest.SetOf(name+"-before", "kernel-facts"))
 	r := start(t, server.Admin(), nil)
 	r.synced()
 	if r.set(before.Name) == nil {
 		t.Fatal("what was there before is not known")
 	}
-	after := create(t, c, setOf(name, "kernel-facts", "kmsg-tail"))
+	after := create(t, c, apitest.SetOf(name, "kernel-facts", "kmsg-tail"))
 	create(t, c, operationOf(name))
 	create(t, c, triggerOf(name, name))
 	waitFor(t, "a set that is new", func() bool { return r.set(name) != nil })
@@ -178,7 +178,7 @@ func TestCutConnections(t *testing.T) {
 		p.Cut()
 		name := "cut-" + string(rune('a'+i))
 		d := create(t, c, diagnosisOf(ns, name, node))
-		s := create(t, c, setOf(unique(t, name), "kernel-facts"))
+		s := create(t, c, apitest.SetOf(unique(t, name), "kernel-facts"))
 		p.Do(nil)
 		waitFor(t, "what was made meanwhile is known", func() bool { return r.last(name) != nil && r.set(s.Name) != nil })
 		if now := r.Stats().Watches; now[diagnoses] <= watches[diagnoses] || now[operationSets] <= watches[operationSets] {
@@ -245,7 +245,7 @@ func TestDiagnosisBeforeItsSet(t *testing.T) {
 	})
 	p.CloseClientConnections()
 	create(t, c, operationOf(name))
-	create(t, c, setOf(name, "kernel-facts", name, "there-is-none"))
+	create(t, c, apitest.SetOf(name, "kernel-facts", name, "there-is-none"))
 	d := diagnosisOf(ns, "first", node)
 	d.Spec.OperationSet = name
 	reported := r.changed()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"time"
@@ -18,7 +17,7 @@ const pauseImage = "local.test/pause:1"
 
 // startContainerd starts the container runtime and returns when it responds.
 func (n *Node) startContainerd(ctx context.Context) (err error) {
-	path, err := find("containerd")
+	path, err := process.Find("containerd")
 	if err != nil {
 		return err
 	}
@@ -63,13 +62,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 	if n.containerd, err = n.run(exec.Command(path, "--config", n.path("containerd.toml")), "containerd"); err != nil {
 		return err
 	}
-	return process.UntilReady(ctx, func(ctx context.Context) error {
-		c, err := new(net.Dialer).DialContext(ctx, "unix", n.socket())
-		if err != nil {
-			return err
-		}
-		return c.Close()
-	}, n.containerd)
+	return process.UntilListens(ctx, n.socket(), n.containerd)
 }
 
 // socket returns the path of containerd's socket.
@@ -77,7 +70,7 @@ func (n *Node) socket() string { return n.path("containerd.sock") }
 
 // ctr runs containerd's own client.
 func (n *Node) ctr(ctx context.Context, args ...string) error {
-	path, err := find("ctr")
+	path, err := process.Find("ctr")
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 )
 
 // packages lists the Debian packages that contain what a node needs.
@@ -17,26 +19,11 @@ const packages = "containerd runc containernetworking-plugins"
 // pluginDirs returns the folders where the network plugins may be.
 func pluginDirs() []string { return []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"} }
 
-// searchPath returns the PATH for the node's programs: root's PATH may lack sbin folders.
-func searchPath() string {
-	return os.Getenv("PATH") + ":/usr/local/sbin:/usr/sbin:/sbin"
-}
-
-// find returns the path of an installed program.
-func find(name string) (string, error) {
-	for _, dir := range filepath.SplitList(searchPath()) {
-		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("%s is not installed", name)
-}
-
 // installed returns the folder of the network plugins, or an error that names what is missing.
 func installed() (plugins string, err error) {
 	var missing []error
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc"} {
-		if _, err := find(name); err != nil {
+		if _, err := process.Find(name); err != nil {
 			missing = append(missing, err)
 		}
 	}

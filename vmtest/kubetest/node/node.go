@@ -160,7 +160,7 @@ func (n *Node) place(cmd *exec.Cmd) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(n.within.Fd())
-	cmd.Env = append(cmd.Environ(), "PATH="+searchPath())
+	cmd.Env = append(cmd.Environ(), "PATH="+process.Path())
 }
 
 // Command runs a program in the node and returns its output. It fails the test if the program

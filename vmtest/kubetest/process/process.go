@@ -9,15 +9,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	tied "github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
 // Process is a started program. Its methods may be called concurrently.
@@ -26,6 +31,19 @@ type Process struct {
 	log  string // path of the file with its output
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the program has ended
+}
+
+// Path returns this process's PATH and the folders of root's programs, which it may lack.
+func Path() string { return os.Getenv("PATH") + ":/usr/local/sbin:/usr/sbin:/sbin" }
+
+// Find returns the path of an installed program.
+func Find(name string) (string, error) {
+	for _, dir := range filepath.SplitList(Path()) {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not installed", name)
 }
 
 // Start starts a command; its output is appended to the file log. The command gets its own process
@@ -103,6 +121,31 @@ func (p *Process) Stop(s syscall.Signal, patience time.Duration) {
 	<-p.done
 }
 
+// RunUntilEnd runs a command until the test ends, with its output in log. It must then end without an
+// error after SIGTERM. If the test has failed, the log is printed.
+func RunUntilEnd(tb testing.TB, cmd *exec.Cmd, log *logbuffer.Buffer) {
+	tb.Helper()
+	cmd.Stderr = log
+	if cmd.Stdout == nil {
+		cmd.Stdout = log
+	}
+	if err := tied.StartTied(cmd); err != nil {
+		tb.Fatal(err)
+	}
+	name := filepath.Base(cmd.Path)
+	tb.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		kill := time.AfterFunc(await.Within(20*time.Second), func() { _ = cmd.Process.Kill() })
+		defer kill.Stop()
+		if err := cmd.Wait(); err != nil {
+			tb.Errorf("%s ended with %v", name, err)
+		}
+		if tb.Failed() {
+			tb.Logf("log of %s:\n%s", name, log)
+		}
+	})
+}
+
 // UntilReady calls ask repeatedly until it returns no error. It fails when one of the programs has
 // ended, or when ctx ends; the error then contains the end of that program's log, or of the first
 // one's.
@@ -125,6 +168,17 @@ func UntilReady(ctx context.Context, ask func(context.Context) error, programs .
 			return fmt.Errorf("%w: %w", context.Cause(ctx), programs[0].Explain(err.Error()))
 		}
 	}
+}
+
+// UntilListens is [UntilReady] for a program that listens at a unix socket.
+func UntilListens(ctx context.Context, socket string, program *Process) error {
+	return UntilReady(ctx, func(ctx context.Context) error {
+		c, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	}, program)
 }
 
 // Explain returns an error for a program that has ended unexpectedly, with the end of its log.

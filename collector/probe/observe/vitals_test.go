@@ -1,4 +1,4 @@
-package vitals
+package observe
 
 import (
 	"cmp"
@@ -74,94 +74,94 @@ func testLookV2(t *testing.T, up string) {
 		dir + "/cgroup.events": "populated 1\nfrozen 0\n", dir + "/cgroup.procs": "811\n", dir + "/memory.current": "1\n",
 		podDir + "/cpu.stat": cpu(1000, 0, 0), podDir + "/cpu.max": "max 100000\n",
 	})
-	w := New(fs)
-	w.Set([]Container{{ID: id, Limited: true, Running: true}, {ID: strings.Repeat("b", 64), Limited: true, Running: true}}, 0)
+	w := newVitals(fs)
+	w.set([]container{{id: id, limited: true, running: true}, {id: strings.Repeat("b", 64), limited: true, running: true}}, 0)
 	t0 := time.Unix(1000, 0)
-	if f := w.Look(strings.Repeat("c", 64), t0); f.Known {
+	if f := w.look(strings.Repeat("c", 64), t0); f.Known {
 		t.Errorf("of a container that is not watched: %+v", f)
 	}
-	w.Sample(t0)
-	if g := w.Group(id); g != group {
+	w.sample(t0)
+	if g := w.group(id); g != group {
 		t.Errorf("group %s", g)
 	}
 	write(dir+"/cpu.stat", cpu(1100, 190, 13_200_000))
-	f := w.Look(id, t0.Add(10*time.Second))
+	f := w.look(id, t0.Add(10*time.Second))
 	if f.Throttled != 82 || f.ThrottledIn != 10*time.Second || f.Pressure != 61.5 || f.InSleep != 1 || f.Threads != 2 || len(f.Blocked) != 0 {
 		t.Errorf("%+v", f)
 	}
 	d := event.ProbeOutcome{Cause: "no byte back in 1s"}
-	f.Fill(&d, "container")
+	f.fill(&d, "container")
 	if d.Cause != "no byte back in 1s; container CPU-throttled 82 % of the last 10 s" || d.Throttled != 82 || !slices.Contains(d.Evidence, "container CPU-throttled 82 % of the last 10 s (limit 200m)") {
 		t.Errorf("%+v", d)
 	}
 	// Several CPUs waited for longer than the throttled periods last: the periods are the bound.
 	write(dir+"/cpu.stat", cpu(1200, 200, 99_000_000))
-	if f := w.Look(id, t0.Add(10*time.Second)); f.Throttled != 100 {
+	if f := w.look(id, t0.Add(10*time.Second)); f.Throttled != 100 {
 		t.Errorf("%d %% in 100 of 100 periods", f.Throttled)
 	}
 	write(dir+"/cpu.stat", cpu(1200, 110, 99_000_000))
-	if f := w.Look(id, t0.Add(10*time.Second)); f.Throttled != 10 {
+	if f := w.look(id, t0.Add(10*time.Second)); f.Throttled != 10 {
 		t.Errorf("%d %% in 10 of 100 periods", f.Throttled)
 	}
 	// Its pod's limit throttled it more, and then less.
 	write(podDir+"/cpu.max", "50000 100000\n")
 	write(podDir+"/cpu.stat", cpu(1100, 60, 6_000_000))
-	f = w.Look(id, t0.Add(10*time.Second))
-	if evidence, _ := f.Evidence("container"); f.Throttled != 60 || f.ThrottledIn != 10*time.Second || !slices.Contains(evidence, "container CPU-throttled 60 % of the last 10 s (limit 500m of its pod)") {
+	f = w.look(id, t0.Add(10*time.Second))
+	if evidence, _ := f.evidence("container"); f.Throttled != 60 || f.ThrottledIn != 10*time.Second || !slices.Contains(evidence, "container CPU-throttled 60 % of the last 10 s (limit 500m of its pod)") {
 		t.Errorf("%+v: %q", f, evidence)
 	}
 	write(podDir+"/cpu.stat", cpu(1100, 5, 500_000))
-	if f := w.Look(id, t0.Add(10*time.Second)); f.Throttled != 10 || f.PodLimit {
+	if f := w.look(id, t0.Add(10*time.Second)); f.Throttled != 10 || f.PodLimit {
 		t.Errorf("%+v", f)
 	}
 	write(podDir+"/cpu.max", "max 100000\n")
 	// A container that has restarted under the same ID, and one without a limit.
 	write(dir+"/cpu.stat", cpu(5, 0, 0))
-	if f := w.Look(id, t0.Add(10*time.Second)); f.ThrottledIn != 0 {
+	if f := w.look(id, t0.Add(10*time.Second)); f.ThrottledIn != 0 {
 		t.Errorf("%+v", f)
 	}
 	write(dir+"/cpu.stat", cpu(2000, 100, 5_000_000))
 	write(dir+"/cpu.max", "max 100000\n")
-	if f := w.Look(id, t0.Add(10*time.Second)); f.ThrottledIn != 0 {
+	if f := w.look(id, t0.Add(10*time.Second)); f.ThrottledIn != 0 {
 		t.Errorf("%+v", f)
 	}
 	write(dir+"/cgroup.events", "populated 1\nfrozen 1\n")
 	write("proc/811/task/811/stat", stat(811, "app", 'T'))
-	f = w.Look(id, t0.Add(11*time.Second))
-	if !f.Frozen || len(f.Stopped) != 1 || !strings.Contains(f.Cause("container"), "container is frozen") {
+	f = w.look(id, t0.Add(11*time.Second))
+	if !f.Frozen || len(f.Stopped) != 1 || !strings.Contains(f.cause("container"), "container is frozen") {
 		t.Errorf("%+v", f)
 	}
-	w.OOMKilled(&event.Event{Time: t0.Add(10 * time.Second), Container: &event.Container{ID: id}, Task: &event.Task{PID: 9, Comm: "child"}})
-	if f = w.Look(id, t0.Add(12*time.Second)); f.OOM != "child[9]" || !strings.Contains(f.Cause("container"), "OOM kill of child[9] 2s before") {
+	w.oomKilled(&event.Event{Time: t0.Add(10 * time.Second), Container: &event.Container{ID: id}, Task: &event.Task{PID: 9, Comm: "child"}})
+	if f = w.look(id, t0.Add(12*time.Second)); f.OOM != "child[9]" || !strings.Contains(f.cause("container"), "OOM kill of child[9] 2s before") {
 		t.Errorf("%+v", f)
 	}
-	if f = w.Look(id, t0.Add(3*time.Minute)); f.OOM != "" || f.Ending != "" {
+	if f = w.look(id, t0.Add(3*time.Minute)); f.OOM != "" || f.Ending != "" {
 		t.Errorf("after a long time: %+v", f)
 	}
 	// The container ends.
 	write("proc/811/status", "Threads:\t2\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000100\n")
-	if f = w.Look(id, t0.Add(3*time.Minute)); f.Ending != "all of its processes are being killed" {
+	if f = w.look(id, t0.Add(3*time.Minute)); f.Ending != "all of its processes are being killed" {
 		t.Errorf("%+v", f)
 	}
 	write(dir+"/cgroup.procs", "0\n0\n") // as in another PID namespace
-	if f = w.Look(id, t0.Add(3*time.Minute)); f.Ending != "" || f.Processes != 0 {
+	if f = w.look(id, t0.Add(3*time.Minute)); f.Ending != "" || f.Processes != 0 {
 		t.Errorf("%+v", f)
 	}
 	write(dir+"/cgroup.procs", "")
-	if f = w.Look(id, t0.Add(3*time.Minute)); f.Ending != "it has no processes left" {
+	if f = w.look(id, t0.Add(3*time.Minute)); f.Ending != "it has no processes left" {
 		t.Errorf("%+v", f)
 	}
 	if err := os.Remove(fs.Path("/" + dir + "/cgroup.procs")); err != nil {
 		t.Fatal(err)
 	}
-	if f = w.Look(id, t0.Add(3*time.Minute)); f.Ending != "its cgroup is gone" {
+	if f = w.look(id, t0.Add(3*time.Minute)); f.Ending != "its cgroup is gone" {
 		t.Errorf("%+v", f)
 	}
 }
 
 // Looks are rate-limited; samples are returned regardless.
 func TestLookRate(t *testing.T) {
-	w := New(hostfs.New(t.TempDir()))
+	w := newVitals(hostfs.New(t.TempDir()))
 	now := time.Unix(1000, 0)
 	allowed := 0
 	for range 2 * lookBurst {
@@ -226,30 +226,30 @@ func TestRealContainer(t *testing.T) {
 	for _, dir := range dirs {
 		write(dir+"/cgroup.procs", strconv.Itoa(cmd.Process.Pid))
 	}
-	w := New(fs)
-	w.Set([]Container{{ID: id, Limited: true, Running: true}}, 0)
-	until := func(what string, ok func(*Facts) bool) (f Facts) {
+	w := newVitals(fs)
+	w.set([]container{{id: id, limited: true, running: true}}, 0)
+	until := func(what string, ok func(*facts) bool) (f facts) {
 		t.Helper()
 		await.UntilShown(t, what, 20*time.Second, func() (bool, string) {
-			f = w.Look(id, time.Now())
+			f = w.look(id, time.Now())
 			return ok(&f), fmt.Sprintf("%+v", f)
 		})
 		return f
 	}
-	w.Sample(time.Now())
+	w.sample(time.Now())
 	// Throttled nearly all the time; it is a matter of chance which of the limits counts it.
-	f := until("throttled", func(f *Facts) bool { return f.Throttled >= 60 })
-	t.Log(f.Cause("container"))
+	f := until("throttled", func(f *facts) bool { return f.Throttled >= 60 })
+	t.Log(f.cause("container"))
 	write(dirs[0]+"/cpu.cfs_quota_us", "-1")
 	// An inspection has only few milliseconds, sometimes too few beside other tests.
-	f = until("throttled by its pod's limit", func(f *Facts) bool { return f.Throttled >= 60 && f.PodLimit && f.Processes == 1 })
+	f = until("throttled by its pod's limit", func(f *facts) bool { return f.Throttled >= 60 && f.PodLimit && f.Processes == 1 })
 	if f.Quota != time.Millisecond || f.Frozen || len(f.Stopped) != 0 {
 		t.Errorf("%+v", f)
 	}
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	f = until("stopped", func(f *Facts) bool { return len(f.Stopped) == 1 })
+	f = until("stopped", func(f *facts) bool { return len(f.Stopped) == 1 })
 	if f.Stopped[0] != fmt.Sprintf("sh[%d]", cmd.Process.Pid) {
 		t.Errorf("%+v", f)
 	}
@@ -257,26 +257,26 @@ func TestRealContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(dirs[2]+"/freezer.state", "FROZEN")
-	until("frozen", func(f *Facts) bool { return f.Frozen })
+	until("frozen", func(f *facts) bool { return f.Frozen })
 	// The duration of an inspection, for the docs.
 	began := time.Now()
 	const n = 50
 	for range n {
-		w.Look(id, time.Now())
+		w.look(id, time.Now())
 	}
 	t.Logf("a look takes %s", time.Since(began)/n)
 }
 
 // The cost of sampling one limit. A container has two: its own and its pod's.
 func BenchmarkSample(b *testing.B) {
-	w := New(hostfs.New("/"))
-	w.Set(nil, os.Getpid())
-	w.Sample(time.Now())
-	if w.Group("") == "" {
+	w := newVitals(hostfs.New("/"))
+	w.set(nil, os.Getpid())
+	w.sample(time.Now())
+	if w.group("") == "" {
 		b.Skip("there is no cpu control group here")
 	}
 	for b.Loop() {
-		w.Sample(time.Now())
+		w.sample(time.Now())
 	}
 	if n := w.watched[""].counters[0].n; n < b.N {
 		b.Errorf("%d samples, want %d", n, b.N)
@@ -285,15 +285,15 @@ func BenchmarkSample(b *testing.B) {
 
 // The node's processes are not scanned for a container that has none.
 func TestNoWalkForAContainerThatWaits(t *testing.T) {
-	w := New(hostfs.New(t.TempDir()))
+	w := newVitals(hostfs.New(t.TempDir()))
 	now := time.Unix(1000, 0)
-	w.Set([]Container{{ID: id, Limited: true}}, 0)
-	w.Sample(now)
+	w.set([]container{{id: id, limited: true}}, 0)
+	w.sample(now)
 	if !w.found.IsZero() {
 		t.Error("gone through for a container in a crash loop")
 	}
-	w.Set([]Container{{ID: id, Limited: true, Running: true}}, 0)
-	w.Sample(now)
+	w.set([]container{{id: id, limited: true, running: true}}, 0)
+	w.sample(now)
 	if !w.found.Equal(now) {
 		t.Error("not gone through for a container that runs")
 	}

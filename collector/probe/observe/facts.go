@@ -1,4 +1,4 @@
-package vitals
+package observe
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 // loses less than a quarter of its time may answer slowly, but still answers.
 const worthReporting = 25
 
-// Facts is the result of an inspection. The zero value means that nothing is known.
-type Facts struct {
+// facts is the result of an inspection. The zero value means that nothing is known.
+type facts struct {
 	Known       bool
 	Throttled   uint32        // percent of ThrottledIn in which a limit throttled it
 	ThrottledIn time.Duration // 0: not sampled, or no limit
@@ -33,10 +33,10 @@ type Facts struct {
 	OOMAgo      time.Duration
 }
 
-// Cause returns the facts that explain a failure, to be appended to the verdict, "container
+// cause returns the facts that explain a failure, to be appended to the verdict, "container
 // CPU-throttled 82 % of the last 10 s"; empty if none do. who is the subject of the facts:
 // "container" or "kubelet".
-func (f *Facts) Cause(who string) string {
+func (f *facts) cause(who string) string {
 	var parts []string
 	switch {
 	case f.Frozen:
@@ -56,12 +56,12 @@ func (f *Facts) Cause(who string) string {
 	return strings.Join(parts, "; ")
 }
 
-func (f *Facts) throttled() string {
+func (f *facts) throttled() string {
 	return "CPU-throttled " + strconv.Itoa(int(f.Throttled)) + " % of the last " + strconv.Itoa(int(f.ThrottledIn.Round(time.Second)/time.Second)) + " s"
 }
 
-// Evidence returns the facts that suggest who as the cause, and those that exclude it.
-func (f *Facts) Evidence(who string) (evidence, excluded []string) {
+// evidence returns the facts that suggest who as the cause, and those that exclude it.
+func (f *facts) evidence(who string) (evidence, excluded []string) {
 	if !f.Known {
 		return nil, nil
 	}
@@ -103,16 +103,16 @@ func (f *Facts) Evidence(who string) (evidence, excluded []string) {
 	return evidence, excluded
 }
 
-// Fill adds the facts to an outcome: figures, evidence, and an addition to the cause.
-func (f *Facts) Fill(d *event.ProbeOutcome, who string) {
+// fill adds the facts to an outcome: figures, evidence, and an addition to the cause.
+func (f *facts) fill(d *event.ProbeOutcome, who string) {
 	if !f.Known {
 		return
 	}
 	d.Throttled, d.ThrottledIn = f.Throttled, event.Duration(f.ThrottledIn)
-	evidence, excluded := f.Evidence(who)
+	evidence, excluded := f.evidence(who)
 	d.Evidence = append(d.Evidence, evidence...)
 	d.Excluded = append(d.Excluded, excluded...)
-	if c := f.Cause(who); c != "" {
+	if c := f.cause(who); c != "" {
 		d.Cause += "; " + c
 	}
 }

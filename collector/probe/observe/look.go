@@ -1,4 +1,4 @@
-package vitals
+package observe
 
 import (
 	"errors"
@@ -11,54 +11,54 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// Look returns the state of a container or, with "", of the process given to Set. It takes at
+// look returns the state of a container or, with "", of the process given to set. It takes at
 // most lookLimit. If it is called too often it reads nothing, and returns only what was sampled.
-func (w *Watcher) Look(id string, now time.Time) Facts {
-	w.find(now, findNow)
-	layout, err := w.layout()
+func (v *vitals) look(id string, now time.Time) facts {
+	v.find(now, findNow)
+	layout, err := v.layout()
 	if err != nil {
-		return Facts{}
+		return facts{}
 	}
-	w.mu.Lock()
-	f := Facts{Pressure: -1}
-	if k, ok := w.oom[id]; ok && id != "" && now.Sub(k.at) < oomFor {
+	v.mu.Lock()
+	f := facts{Pressure: -1}
+	if k, ok := v.oom[id]; ok && id != "" && now.Sub(k.at) < oomFor {
 		f.Known, f.OOM, f.OOMAgo = true, k.task, max(0, now.Sub(k.at))
 	}
-	c := w.watched[id]
+	c := v.watched[id]
 	if c == nil || c.groups == nil {
-		w.mu.Unlock()
+		v.mu.Unlock()
 		return f
 	}
 	f.Known = true
 	if c.limited {
-		w.throttling(layout, c, now, &f)
+		v.throttling(layout, c, now, &f)
 	}
-	g, allowed := *c.groups, w.take(now)
-	w.mu.Unlock()
+	g, allowed := *c.groups, v.take(now)
+	v.mu.Unlock()
 	if allowed {
-		w.state(layout, &g, time.Now().Add(lookLimit), &f)
+		v.state(layout, &g, time.Now().Add(lookLimit), &f)
 	}
 	return f
 }
 
 // take reports whether another inspection is allowed, and counts those that are not.
-func (w *Watcher) take(now time.Time) bool {
-	may := w.looks.AllowN(now, 1)
+func (v *vitals) take(now time.Time) bool {
+	may := v.looks.AllowN(now, 1)
 	if !may {
-		w.skipped.Inc()
+		v.skipped.Inc()
 	}
 	return may
 }
 
 // state reads the current state of the groups.
-func (w *Watcher) state(layout hostfs.CgroupLayout, g *groups, end time.Time, f *Facts) {
-	if p, err := w.fs.CgroupPressure(layout, "cpu", g.cpu); err == nil {
+func (v *vitals) state(layout hostfs.CgroupLayout, g *groups, end time.Time, f *facts) {
+	if p, err := v.fs.CgroupPressure(layout, "cpu", g.cpu); err == nil {
 		f.Pressure = p.Some
 	}
-	if frozen, err := w.fs.CgroupFrozen(layout, g.freezer); err == nil {
+	if frozen, err := v.fs.CgroupFrozen(layout, g.freezer); err == nil {
 		f.Frozen = frozen
 	}
-	pids, more, err := w.fs.CgroupProcs(layout, g.memory, maxProcesses)
+	pids, more, err := v.fs.CgroupProcs(layout, g.memory, maxProcesses)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			f.Ending = "its cgroup is gone"
@@ -81,7 +81,7 @@ func (w *Watcher) state(layout hostfs.CgroupLayout, g *groups, end time.Time, f 
 		if f.Threads >= maxThreads || time.Now().After(end) {
 			return
 		}
-		threads, err := w.fs.ThreadStates(pid, maxThreads-f.Threads)
+		threads, err := v.fs.ThreadStates(pid, maxThreads-f.Threads)
 		if err != nil {
 			continue
 		}
@@ -91,7 +91,7 @@ func (w *Watcher) state(layout hostfs.CgroupLayout, g *groups, end time.Time, f 
 			gone = gone && (threads[i].State == 'Z' || threads[i].State == 'X')
 		}
 		if !gone {
-			st, err := w.fs.ProcStatus(pid)
+			st, err := v.fs.ProcStatus(pid)
 			gone = err == nil && st.Killed
 		}
 		if gone {
@@ -101,7 +101,7 @@ func (w *Watcher) state(layout hostfs.CgroupLayout, g *groups, end time.Time, f 
 }
 
 // thread adds a thread to the facts.
-func (f *Facts) thread(pid int, t *hostfs.Stat) {
+func (f *facts) thread(pid int, t *hostfs.Stat) {
 	f.Threads++
 	main := int(t.PID) == pid
 	name := func(to *[]string) {
@@ -121,12 +121,12 @@ func (f *Facts) thread(pid int, t *hostfs.Stat) {
 }
 
 // groupsOf returns the cgroups of a process, and the ID of the container that they belong to.
-func (w *Watcher) groupsOf(pid int) (*groups, string) {
-	layout, err := w.layout()
+func (v *vitals) groupsOf(pid int) (*groups, string) {
+	layout, err := v.layout()
 	if err != nil {
 		return nil, ""
 	}
-	list, err := w.fs.ProcCgroups(pid)
+	list, err := v.fs.ProcCgroups(pid)
 	if err != nil {
 		return nil, ""
 	}
@@ -179,10 +179,10 @@ func podAbove(path string) string {
 }
 
 const (
-	// every and samples result in the ten seconds for which throttling is reported, which is the
-	// usual period of a probe.
-	every   = 2 * time.Second
-	samples = 6
+	// sampleEvery and samples result in the ten seconds for which throttling is reported, which is
+	// the usual period of a probe.
+	sampleEvery = 2 * time.Second
+	samples     = 6
 	// levels: a container's own limit and its pod's. If a pod has one container, kubelet sets
 	// both to the same value, and it is a matter of chance which one the kernel charges
 	// (docs/kernel-quirks.md).
@@ -208,7 +208,7 @@ func (c *counters) add(s sample) {
 // oldest returns the earliest sample of the last ten seconds, or the newest one if all are older.
 func (c *counters) oldest(now time.Time) (s sample, ok bool) {
 	for i := max(0, c.n-samples); i < c.n; i++ {
-		if s = c.ring[i%samples]; now.Sub(s.at) <= (samples-1)*every {
+		if s = c.ring[i%samples]; now.Sub(s.at) <= (samples-1)*sampleEvery {
 			break
 		}
 	}
@@ -216,12 +216,12 @@ func (c *counters) oldest(now time.Time) (s sample, ok bool) {
 }
 
 // throttling adds the limit that throttled a container most.
-func (w *Watcher) throttling(layout hostfs.CgroupLayout, c *watched, now time.Time, f *Facts) {
+func (v *vitals) throttling(layout hostfs.CgroupLayout, c *watched, now time.Time, f *facts) {
 	for i, path := range c.groups.limits() {
 		if path == "" {
 			continue
 		}
-		t, ok := w.throttled(layout, path, &c.counters[i], now)
+		t, ok := v.throttled(layout, path, &c.counters[i], now)
 		if ok && (f.ThrottledIn == 0 || t.percent > f.Throttled) {
 			f.Throttled, f.ThrottledIn, f.Quota, f.Period, f.PodLimit = t.percent, t.in, t.limit.Quota, t.limit.Period, i > 0
 		}
@@ -237,20 +237,20 @@ type throttle struct {
 
 // throttled compares a group's counters with those of up to ten seconds ago. It returns false if
 // they can't be compared, or if the group has no limit.
-func (w *Watcher) throttled(layout hostfs.CgroupLayout, path string, c *counters, now time.Time) (t throttle, ok bool) {
+func (v *vitals) throttled(layout hostfs.CgroupLayout, path string, c *counters, now time.Time) (t throttle, ok bool) {
 	oldest, ok := c.oldest(now)
 	if !ok {
 		return t, false
 	}
-	cpu, err := w.fs.CgroupCPU(layout, path)
+	cpu, err := v.fs.CgroupCPU(layout, path)
 	if err != nil {
 		return t, false
 	}
 	t.in = now.Sub(oldest.at)
-	if t.in < every/4 || cpu.Periods < oldest.Periods {
+	if t.in < sampleEvery/4 || cpu.Periods < oldest.Periods {
 		return t, false
 	}
-	if t.limit, err = w.fs.CgroupCPULimit(layout, path); err != nil || t.limit.Quota == 0 {
+	if t.limit, err = v.fs.CgroupCPULimit(layout, path); err != nil || t.limit.Quota == 0 {
 		return t, false // the limit was removed
 	}
 	// The time is the sum over all CPUs, and periods are counted as a whole although the group is

@@ -1,4 +1,4 @@
-package vitals
+package observe
 
 import (
 	"context"
@@ -29,15 +29,15 @@ const (
 	maxNamed                 = 3 // processes named in a cause
 )
 
-// Container is a container to be watched.
-type Container struct {
-	ID      string // without the runtime; not empty
-	Limited bool   // it or its pod has a CPU limit
-	Running bool   // it has processes
+// container is a container with a probe.
+type container struct {
+	id      string // without the runtime; not empty
+	limited bool   // it or its pod has a CPU limit
+	running bool   // it has processes
 }
 
-// Watcher inspects containers. It is safe for concurrent use.
-type Watcher struct {
+// vitals inspects the containers whose probes fail, and kubelet. It is safe for concurrent use.
+type vitals struct {
 	fs     hostfs.FS
 	layout func() (hostfs.CgroupLayout, error)
 	wake   chan struct{} // receives when there is something to watch
@@ -51,7 +51,7 @@ type Watcher struct {
 	looks   *rate.Limiter
 }
 
-// watched is a container, or a process given to Set.
+// watched is a container, or the process given to set.
 type watched struct {
 	limited  bool
 	running  bool
@@ -74,9 +74,9 @@ type kill struct {
 	task string
 }
 
-// New returns a Watcher that watches nothing.
-func New(fs hostfs.FS) *Watcher {
-	return &Watcher{
+// newVitals returns vitals that watch nothing.
+func newVitals(fs hostfs.FS) *vitals {
+	return &vitals{
 		fs: fs, layout: sync.OnceValues(fs.CgroupLayout),
 		skipped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "kernosis_probe_looks_skipped_total",
@@ -86,86 +86,86 @@ func New(fs hostfs.FS) *Watcher {
 	}
 }
 
-// Set replaces the watched containers, and the watched process (0: none), which gets the name "".
-func (w *Watcher) Set(containers []Container, pid int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// set replaces the watched containers, and the watched process (0: none), which gets the name "".
+func (v *vitals) set(containers []container, pid int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	next := make(map[string]*watched, len(containers)+1)
 	for _, c := range containers {
-		one := w.watched[c.ID]
+		one := v.watched[c.id]
 		if one == nil {
 			one = &watched{}
 		}
-		one.limited, one.running = c.Limited, c.Running
-		next[c.ID] = one
+		one.limited, one.running = c.limited, c.running
+		next[c.id] = one
 	}
 	if pid > 0 {
-		one := w.watched[""]
+		one := v.watched[""]
 		if one == nil || one.pid != pid {
 			one = &watched{pid: pid, limited: true}
 		}
 		next[""] = one
 	}
-	if w.watched = next; len(next) > 0 {
+	if v.watched = next; len(next) > 0 {
 		select {
-		case w.wake <- struct{}{}:
+		case v.wake <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// Run samples until ctx ends; it sleeps while nothing is watched.
-func (w *Watcher) Run(ctx context.Context) error {
-	tick := time.NewTicker(every)
+// run samples until ctx ends; it sleeps while nothing is watched.
+func (v *vitals) run(ctx context.Context) error {
+	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
 	for {
-		if w.idle() {
+		if v.idle() {
 			tick.Stop()
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-w.wake:
+			case <-v.wake:
 			}
-			tick.Reset(every)
+			tick.Reset(sampleEvery)
 			continue
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case now := <-tick.C:
-			w.Sample(now)
+			v.sample(now)
 		}
 	}
 }
 
-func (w *Watcher) idle() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.watched) == 0
+func (v *vitals) idle() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.watched) == 0
 }
 
-// Sample reads the counters of all watched groups that have a limit.
-func (w *Watcher) Sample(now time.Time) {
-	w.find(now, findEvery)
-	layout, err := w.layout()
+// sample reads the counters of all watched groups that have a limit.
+func (v *vitals) sample(now time.Time) {
+	v.find(now, findEvery)
+	layout, err := v.layout()
 	if err != nil {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, c := range w.watched {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, c := range v.watched {
 		if c.limited && c.groups != nil {
-			w.sample(layout, c, now)
+			v.sampleOne(layout, c, now)
 		}
 	}
 }
 
-func (w *Watcher) sample(layout hostfs.CgroupLayout, c *watched, now time.Time) {
+func (v *vitals) sampleOne(layout hostfs.CgroupLayout, c *watched, now time.Time) {
 	for i, path := range c.groups.limits() {
 		if path == "" {
 			continue
 		}
-		cpu, err := w.fs.CgroupCPU(layout, path)
+		cpu, err := v.fs.CgroupCPU(layout, path)
 		if err == nil {
 			c.counters[i].add(sample{now, cpu})
 		} else if c.pid != 0 {
@@ -176,26 +176,26 @@ func (w *Watcher) sample(layout hostfs.CgroupLayout, c *watched, now time.Time) 
 }
 
 // find looks up the groups that are still missing, unless it did so recently.
-func (w *Watcher) find(now time.Time, after time.Duration) {
-	w.mu.Lock()
+func (v *vitals) find(now time.Time, after time.Duration) {
+	v.mu.Lock()
 	wanted := map[string]bool{}
-	for id, c := range w.watched {
+	for id, c := range v.watched {
 		switch {
 		case c.groups != nil:
 		case c.pid != 0:
-			c.groups, _ = w.groupsOf(c.pid)
+			c.groups, _ = v.groupsOf(c.pid)
 		case c.running: // others have no processes, as in a crash loop
 			wanted[id] = true
 		}
 	}
-	if len(wanted) == 0 || now.Sub(w.found) < after {
-		w.mu.Unlock()
+	if len(wanted) == 0 || now.Sub(v.found) < after {
+		v.mu.Unlock()
 		return
 	}
-	w.found = now
-	w.mu.Unlock()
+	v.found = now
+	v.mu.Unlock()
 	// Without the lock, because a node has thousands of processes.
-	pids, err := w.fs.PIDs()
+	pids, err := v.fs.PIDs()
 	if err != nil {
 		return
 	}
@@ -204,44 +204,41 @@ func (w *Watcher) find(now time.Time, after time.Duration) {
 		if len(got) == len(wanted) {
 			break
 		}
-		if g, id := w.groupsOf(pid); id != "" && wanted[id] && got[id] == nil {
+		if g, id := v.groupsOf(pid); id != "" && wanted[id] && got[id] == nil {
 			got[id] = g
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	for id, g := range got {
-		if c := w.watched[id]; c != nil {
+		if c := v.watched[id]; c != nil {
 			c.groups = g
 		}
 	}
 }
 
-// Group returns the path of the container's cgroup that has its CPU limit; empty if it is not
+// group returns the path of the container's cgroup that has its CPU limit; empty if it is not
 // known.
-func (w *Watcher) Group(id string) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if c := w.watched[id]; c != nil && c.groups != nil {
+func (v *vitals) group(id string) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if c := v.watched[id]; c != nil && c.groups != nil {
 		return c.groups.cpu
 	}
 	return ""
 }
 
-// OOMKilled records an OOM kill in a container.
-func (w *Watcher) OOMKilled(ev *event.Event) {
+// oomKilled records an OOM kill in a container.
+func (v *vitals) oomKilled(ev *event.Event) {
 	if ev.Container == nil || ev.Container.ID == "" || ev.Task == nil {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.oom) >= maxOOM {
-		maps.DeleteFunc(w.oom, func(_ string, k kill) bool { return ev.Time.Sub(k.at) > oomFor })
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.oom) >= maxOOM {
+		maps.DeleteFunc(v.oom, func(_ string, k kill) bool { return ev.Time.Sub(k.at) > oomFor })
 	}
-	if len(w.oom) < maxOOM {
-		w.oom[ev.Container.ID] = kill{ev.Time, ev.Task.String()}
+	if len(v.oom) < maxOOM {
+		v.oom[ev.Container.ID] = kill{ev.Time, ev.Task.String()}
 	}
 }
-
-// Metrics returns the watcher's metric.
-func (w *Watcher) Metrics() prometheus.Collector { return w.skipped }

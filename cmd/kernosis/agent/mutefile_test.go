@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// When a clock that was behind at boot is corrected, a mute of an earlier boot ends by the wall clock. A
+// mute of this boot keeps its duration.
+func TestMutesWhenTheClockIsCorrected(t *testing.T) {
+	const behind = 100 * time.Hour
+	for _, tt := range []struct {
+		name    string
+		written time.Time
+		lasts   time.Duration
+	}{
+		{"earlier boot", bootedAt().Add(-time.Hour), time.Hour},
+		{"before the clock was behind", time.Now().Add(time.Hour), time.Hour},
+		{"this boot", time.Now(), behind + time.Hour},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a, _ := restored(t, t.TempDir())
+			m := problem.Mute{Rule: "oom-kill", Until: time.Now().Add(time.Hour).UTC().Truncate(time.Second), Reason: "known"}
+			path := filepath.Join(t.TempDir(), MutesFile)
+			text := "apiVersion: " + detector.APIVersion + "\nmutes:\n- {rule: oom-kill, until: " + m.Until.Format(time.RFC3339) + ", reason: known}\n"
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chtimes(path, tt.written, tt.written); err != nil {
+				t.Fatal(err)
+			}
+			a.engine.SetMutes([]problem.Mute{m}, event.Moment{Wall: time.Now().Add(-behind), Boot: hostfs.BootTime()})
+			f := &muteFile{path: path, a: a, rules: a.engine.Rules(), booted: bootedAt().Add(-behind)}
+			f.read()
+			lasts := func(want time.Duration) {
+				t.Helper()
+				end, ok := a.engine.NextDeadline()
+				if left := end.Boot - hostfs.BootTime(); !ok || (left-want).Abs() > time.Minute {
+					t.Errorf("the mute lasts %v, want %v", left, want)
+				}
+			}
+			lasts(behind + time.Hour)
+			f.clockIs(bootedAt().Add(-behind))
+			lasts(behind + time.Hour)
+			f.clockIs(bootedAt())
+			lasts(tt.lasts)
+		})
+	}
+}
