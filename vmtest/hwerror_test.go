@@ -85,6 +85,13 @@ func (f *hwFault) reported(t *testing.T, a *agenttest.Agent) {
 	t.Helper()
 	t.Parallel()
 	var last map[string]problem.Problem
+	t.Cleanup(func() {
+		for group := range f.counts {
+			if p := last[group]; p.State != problem.Resolved {
+				t.Logf("not ended: group %q, problem %+v", group, p)
+			}
+		}
+	})
 	entries := a.WaitIn(t, "end of "+f.reason, 90*time.Second, func(entries []journal.Entry) bool {
 		last = map[string]problem.Problem{}
 		for _, e := range entries {
