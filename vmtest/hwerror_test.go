@@ -80,18 +80,12 @@ func provoke(t *testing.T, a *agenttest.Agent, what, severity string, inject fun
 
 // reported waits, in parallel with other rows, until the errors have ended, and fails the test
 // unless each group was one problem. That is the event's, but for some pages the kernel logs a line
-// ("Sending SIGBUS") so long before the event that the line was read first.
+// ("Sending SIGBUS") so long before the event that the line was read first. That problem's end is not
+// awaited: it takes an hour.
 func (f *hwFault) reported(t *testing.T, a *agenttest.Agent) {
 	t.Helper()
 	t.Parallel()
 	var last map[string]problem.Problem
-	t.Cleanup(func() {
-		for group := range f.counts {
-			if p := last[group]; p.State != problem.Resolved {
-				t.Logf("not ended: group %q, problem %+v", group, p)
-			}
-		}
-	})
 	entries := a.WaitIn(t, "end of "+f.reason, 90*time.Second, func(entries []journal.Entry) bool {
 		last = map[string]problem.Problem{}
 		for _, e := range entries {
@@ -102,7 +96,7 @@ func (f *hwFault) reported(t *testing.T, a *agenttest.Agent) {
 			}
 		}
 		for group := range f.counts {
-			if last[group].State != problem.Resolved {
+			if p, ok := last[group]; !ok || p.Rule == f.rule && p.State != problem.Resolved {
 				return false
 			}
 		}
