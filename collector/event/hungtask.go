@@ -58,8 +58,8 @@ func hungTaskFields() []*Field {
 	return []*Field{
 		field("blockedFor", TypeDuration, "minimum time blocked", func(h *HungTaskData) Value { return duration(h.BlockedFor) }),
 		few(field("wait", TypeString, "io, lock, command (discard, erase, SG_IO: may be slow without a fault), process (vfork, exec: another process or thread) or other", func(h *HungTaskData) Value { return text(h.Wait) })),
-		few(field("lock", TypeString, "mutex, semaphore, rwsem-read, rwsem-write; empty: no recorded lock", func(h *HungTaskData) Value { return text(h.Lock) })),
-		field("lockAddr", TypeString, "identity of the lock; empty: unknown", func(h *HungTaskData) Value { return address(h.LockAddr) }),
+		few(field("lock", TypeString, "mutex, semaphore, rwsem-read, rwsem-write", func(h *HungTaskData) Value { return text(h.Lock) })),
+		field("lockAddr", TypeString, "identity of the lock", func(h *HungTaskData) Value { return address(h.LockAddr) }),
 		field("holder", TypeOptionalString, `lock holder, "comm[pid]", after "possibly " if uncertain`, func(h *HungTaskData) Value {
 			s := h.Holder.String()
 			if s != "" && h.HolderHint {

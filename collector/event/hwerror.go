@@ -76,7 +76,7 @@ func hwErrorFields() []*Field {
 	field := fieldsOf("event.", func(e *Event) *HWErrorData { return e.HWError }, HWError)
 	return []*Field{
 		few(field("what", TypeString, "machine-check, memory, page, pcie, device-health", func(d *HWErrorData) Value { return text(d.What) })),
-		few(field("severity", TypeString, "corrected, deferred, uncorrected, fatal, info; empty: not reported",
+		few(field("severity", TypeString, "corrected, deferred, uncorrected, fatal, info",
 			func(d *HWErrorData) Value { return text(d.Severity) })),
 		field("part", TypeString, "PCI address or name of the device; memory: label of the module", func(d *HWErrorData) Value { return text(d.Part) }),
 		field("cpu", TypeInt, "machine-check: the CPU", func(d *HWErrorData) Value { return number(d.CPU) }),

@@ -104,7 +104,7 @@ func logFields() []*Field {
 		few(field("name", TypeString, "kmsg, journald, crash, or the configured name", func(d *LogData) Value { return text(d.Log) })),
 		field("origin", TypeString, "writer, as far as certain: kernel, process (a crash line of the kernel), facility, path, identifier; of several lines, the last one's", func(d *LogData) Value { return text(d.Origin) }),
 		field("unit", TypeString, "the writer's systemd unit", func(d *LogData) Value { return text(d.Unit) }),
-		few(field("priority", TypeString, "emerg, alert, crit, err, warning, notice, info, debug; empty: unknown", func(d *LogData) Value { return text(d.Priority) })),
+		few(field("priority", TypeString, "emerg, alert, crit, err, warning, notice, info, debug", func(d *LogData) Value { return text(d.Priority) })),
 		field("text", TypeString, "whole lines that the pattern matched", func(d *LogData) Value { return text(d.Text) }),
 	}
 }

@@ -180,8 +180,8 @@ func probeFields() []*Field {
 		field("endpoint", TypeString, "10.0.0.7:8080/healthz; exec: the command", func(p *ProbeData) Value { return text(p.Endpoint) }),
 		field("timeout", TypeDuration, "the probe's timeout", func(p *ProbeData) Value { return duration(p.Timeout) }),
 		field("period", TypeDuration, "the probe's period", func(p *ProbeData) Value { return duration(p.Period) }),
-		field("firstByte", TypeDuration, "time to the first byte of the answer; 0: unknown or none", func(p *ProbeData) Value { return duration(p.FirstByte) }),
-		field("rtt", TypeDuration, "round-trip time; 0: unknown", func(p *ProbeData) Value { return duration(p.RTT) }),
+		field("firstByte", TypeDuration, "time to the first byte of the answer", func(p *ProbeData) Value { return duration(p.FirstByte) }),
+		field("rtt", TypeDuration, "round-trip time", func(p *ProbeData) Value { return duration(p.RTT) }),
 		field("throttled", TypeInt, "percent of throttledIn for which the CPU limit stopped the container", func(p *ProbeData) Value { return number(p.Throttled) }),
 		field("throttledIn", TypeDuration, "measured period before the failure", func(p *ProbeData) Value { return duration(p.ThrottledIn) }),
 	}
