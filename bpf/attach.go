@@ -54,7 +54,7 @@ func (l *Loaded) attachHooks() error {
 }
 
 // adopt takes over the pinned link of a hook, if there is one, and reports whether it did. If a
-// better program than the pinned one works by now, that one replaces it.
+// better program works by now, it replaces the pinned one.
 func (l *Loaded) adopt(h hook, pinned map[string]string) bool {
 	for i, v := range h.variants {
 		path, ok := pinned[v.program]
@@ -72,7 +72,7 @@ func (l *Loaded) adopt(h hook, pinned map[string]string) bool {
 			}
 		}
 		if err != nil {
-			// Otherwise it would run beside the program that is attached in its place.
+			// Otherwise the old program would run beside its replacement.
 			_ = errors.Join(lk.Unpin(), lk.Close())
 			continue
 		}
@@ -97,9 +97,9 @@ func (l *Loaded) adopt(h hook, pinned map[string]string) bool {
 	return false
 }
 
-// attachBetter attaches a better variant of a hook than the adopted one, while that one is still
-// attached, so that nothing is missed. It does so only for stems where the program that runs first
-// handles the fault for both: elsewhere each fault would be recorded twice.
+// attachBetter attaches a better variant of a hook while the adopted variant is still attached, so
+// that no fault is missed. It does so only for stems in which the program that runs first handles
+// the fault for both. In other stems each fault would be recorded twice.
 func (l *Loaded) attachBetter(h hook, than int) bool {
 	better := h
 	better.variants = h.variants[:than]
@@ -172,7 +172,7 @@ func (l *Loaded) pin(h hook, v variant) bool {
 		return false
 	}
 	path, program := programPin(l.dir, v.program), l.programs[v.program]
-	// An existing pin belongs to this program (for another hook, or from before a Detach), or to an
+	// An existing pin is this program's (for another hook, or from before a Detach), or is from an
 	// earlier run whose link could not be adopted.
 	if err := program.Unpin(); err != nil {
 		return false
@@ -231,8 +231,8 @@ func (l *Loaded) attachVariant(h hook, v variant) (link.Link, error) {
 }
 
 // inherit replaces another build's program with this build's in one step, which cgroup links
-// support. If both were attached, the second would take what the first noted of a connect() for an
-// earlier connect(). It returns nil if there is no such link.
+// support. If both were attached, the second would mistake the first one's note of a connect() for
+// that of an earlier connect(). It returns nil if there is no such link.
 func (l *Loaded) inherit(h hook, v variant) link.Link {
 	for _, dir := range l.siblings {
 		lk, err := link.LoadPinnedLink(linkPin(dir, h.name, v.program), nil)
@@ -270,8 +270,8 @@ func (l *Loaded) AttachAll() {
 }
 
 // Attach attaches an on-demand hook, or one whose kernel module may have been loaded since. It does
-// nothing if the hook is attached, and fails at once if an on-demand hook is known to be
-// impossible: finding out takes tens of milliseconds.
+// nothing if the hook is attached. It fails at once if an earlier attempt has shown that the
+// on-demand hook is impossible here, because an attempt takes tens of milliseconds.
 func (l *Loaded) Attach(hookName string) error {
 	h, err := l.hook(hookName)
 	if err != nil || l.links[hookName] != nil {

@@ -61,8 +61,8 @@ func requestErrorIsStatus(k *Kernel) (bool, error) {
 	return ok && t.Name == "blk_status_t", nil
 }
 
-// quietBit returns the bit of requests whose errors are not reported: the kernel's block_rq_error
-// omits those.
+// quietBit returns the bit of requests whose errors are not reported, as in the kernel's
+// block_rq_error.
 func quietBit(k *Kernel) (uint32, error) {
 	if _, ok := k.TracepointArgs("block_rq_error"); !ok {
 		return 11, nil // from v4.10 to v6.11

@@ -47,7 +47,8 @@ func (l *Loaded) RingFull() (uint64, error) { return lostElement(l.maps[mapLost]
 type Skips struct {
 	Program string
 	Runs    uint64
-	// Harmless: no record is lost by it. The program only adds to what others report.
+	// Harmless: skipped runs of the program lose no record. It only adds details to other programs'
+	// records.
 	Harmless bool
 }
 
@@ -77,8 +78,8 @@ func (l *Loaded) Skipped() (sum uint64, err error) {
 	return sum, err
 }
 
-// harmless reports whether no record is lost when the kernel skips a program, because all hooks
-// that it serves only add to others.
+// harmless reports whether a skipped run of a program loses no record, because all hooks that it
+// serves only add to records of others.
 func (l *Loaded) harmless(program string, serves func(hook, program string) bool) bool {
 	adds := false
 	for _, h := range l.stem.hooks {

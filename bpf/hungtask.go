@@ -44,8 +44,9 @@ func hungtask() Stem {
 	}
 }
 
-// kernelHZ returns CONFIG_HZ, which often can't be read itself. The resolution of the coarse clocks
-// is exactly one tick (KTIME_LOW_RES is TICK_NSEC) on every architecture.
+// kernelHZ returns CONFIG_HZ, derived from the resolution of a clock because the kernel's
+// configuration often can't be read. The resolution of the coarse clocks is exactly one tick
+// (KTIME_LOW_RES is TICK_NSEC) on every architecture.
 func kernelHZ() (uint64, error) {
 	var res unix.Timespec
 	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &res); err != nil {
@@ -183,8 +184,8 @@ func NewTaskWalk(l *Loaded) (*TaskWalk, error) {
 	if err := w.settings.Lookup(uint32(0), &w.current); err != nil {
 		return nil, fmt.Errorf("walk tasks: read settings: %w", err)
 	}
-	// A new agent can't know which of the reported hangs still last: the next walks report those
-	// again, as many at once as fit into the ring.
+	// A new agent does not know which of the reported hangs still last. So the next walks report
+	// these again, as many at once as fit into the ring.
 	w.current.Run++
 	return w, nil
 }
@@ -212,9 +213,9 @@ type HungTimes struct {
 	Wake time.Duration
 }
 
-// Run visits every task once. It writes three kinds of tasks to the stem's ring: those asleep for
-// times.Walk or longer, reported ones that run again, and those that an earlier agent reported and
-// that still hang. What does not fit into the ring is written by the next Run.
+// Run visits every task once. It writes three kinds of tasks to the stem's ring: tasks asleep for
+// times.Walk or longer, reported tasks that run again, and tasks that an earlier agent reported and
+// that still hang. Tasks that do not fit into the ring are written by the next Run.
 func (w *TaskWalk) Run(times HungTimes) error {
 	w.current.ThresholdNS = uint64(times.Walk)
 	w.current.HangThresholdNS = uint64(times.Khungtaskd)
@@ -250,8 +251,8 @@ type Asleep struct {
 	Longest  time.Duration // the longest sleep that is not reported; 0: none
 }
 
-// Sweep deletes the sleeps of tasks that the last Run did not meet: they have exited. It calls
-// exited for each of them that had been reported, and then [Loaded.Settled].
+// Sweep deletes the sleeps of tasks that the last Run did not visit, because these tasks have
+// exited. It calls exited for each one that was reported, and then [Loaded.Settled].
 func (w *TaskWalk) Sweep(exited func(*HungTaskSleep)) (left Asleep, err error) {
 	// Entries that khungtaskd adds meanwhile can abort the iteration; the next walk reads again.
 	if w.sleeps, err = contents[uint32, HungTaskSleep](w.blocked); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {

@@ -19,8 +19,8 @@ import (
 // feed it. It is not safe for concurrent use, except where a method says so.
 type Loaded struct {
 	Stem string
-	// Settle is called before records are committed to the kernel. It must make durable what was
-	// derived from them. May be nil.
+	// Settle is called before records are committed to the kernel. It must make everything that was
+	// derived from them durable. May be nil.
 	Settle func()
 
 	maps  map[string]*ebpf.Map
@@ -49,8 +49,8 @@ type Loaded struct {
 }
 
 // Open loads a stem and attaches to each hook the best variant this kernel supports. With pins it
-// first adopts what an earlier run of the same build left attached, or takes over from another
-// build: no fault is missed in between or recorded twice. pins may be nil.
+// first adopts the links that an earlier run of the same build left attached, or takes over from
+// another build, so that no fault in between is missed or recorded twice. pins may be nil.
 //
 // Open fails if no variant of a required hook works; the error contains the reason for each
 // variant. Even then [Loaded.Reports] is valid, and Close must be called.
@@ -160,9 +160,9 @@ func (l *Loaded) openPins(pins *PinRoot) (others []string, err error) {
 	if l.stem.shares {
 		l.shared = pins.dir(l.Stem, statePrefix+layout)
 	}
-	// Programs left by a run that was killed while it unpinned may write to maps whose pins are
-	// gone: share nothing with those. The same holds for a run from which another build has taken
-	// over since: its ring has gaps, and is read as a predecessor's.
+	// If a run was killed while it unpinned, its programs may write to maps whose pins are gone:
+	// share nothing with them. Nor with a run that another build has taken over since: its ring has
+	// gaps, and is read as a predecessor's.
 	known, err := pins.list(l.Stem, id)
 	if err != nil {
 		return nil, err
@@ -240,7 +240,7 @@ func (l *Loaded) loadMap(name string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 			if err := spec.Compatible(m); err == nil {
 				return m, nil
 			}
-			// An incompatible pin under this build's id was not made by it.
+			// An incompatible pin under this build's id is not from this build.
 			if err := errors.Join(m.Close(), os.Remove(pin)); err != nil {
 				return nil, err
 			}
@@ -265,7 +265,8 @@ func (l *Loaded) loadMap(name string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 
 func isConstants(mapName string) bool { return mapName != "" && mapName[0] == '.' }
 
-// isOfRing reports whether each build has this map for itself: the ring of each is read separately.
+// isOfRing reports whether each build has its own copy of this map, because the rings of builds are
+// read separately.
 func isOfRing(mapName string) bool { return mapName == mapEvents || mapName == mapLost }
 
 // replace makes a map contain exactly the wanted entries. It leaves those that keep returns true for.
@@ -291,7 +292,7 @@ func replace[V any](m *ebpf.Map, want map[uint32]V, keep func(id uint32, has, wa
 	return errors.Join(errs...)
 }
 
-// contents returns all entries of a map, besides an error those that it could read.
+// contents returns all entries of a map. With an error, it returns the entries that it could read.
 func contents[K comparable, V any](m *ebpf.Map) (map[K]V, error) {
 	all := map[K]V{}
 	var key K
@@ -381,9 +382,9 @@ const lruBatch = 128
 
 // growLRU enlarges an LRU map so that it always holds the entries that its object declares. When
 // other CPUs have reserved the last free elements, the kernel evicts live entries without counting
-// them: with 64 CPUs a map of 8192 may lose entries while it is almost empty. With this the maps of
-// sockfail grow from 2.4 MiB to 17 MiB, two thirds of it for groups. Kernels since d4adf1c9ee77
-// (v6.16) reserve smaller batches, half of the map at most.
+// them: with 64 CPUs a map of 8192 may lose entries while it is almost empty. This grows the maps of
+// sockfail from 2.4 MiB to 17 MiB, two thirds of it for groups. Kernels since d4adf1c9ee77 (v6.16)
+// reserve smaller batches, half of the map at most.
 func growLRU(spec *ebpf.MapSpec, cpus int, k *Kernel) {
 	if spec.Type != ebpf.LRUHash {
 		return

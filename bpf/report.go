@@ -73,7 +73,7 @@ func classify(err error, othersWork bool) State {
 	return Failed
 }
 
-// errAbsent marks what is missing according to BTF, without an attempt.
+// errAbsent marks a variant that BTF shows to be missing, without an attempt to attach it.
 var errAbsent = errors.New("not in this kernel")
 
 // errForbidden marks what this machine denies to the agent, although the kernel supports it.

@@ -139,10 +139,11 @@ func cgroupRoot(attach ebpf.AttachType) attacher {
 // cgroupRootID is the inode and the kernfs id of a hierarchy's root.
 const cgroupRootID = 1
 
-// openCgroupRoot opens the root of the cgroup v2 hierarchy; the caller must close it. A container
-// with its own cgroup namespace sees a part of the hierarchy as "/", in its own mounts and in those
-// of init, so the inode decides whether a folder is the root. From any part the root is opened by
-// its handle (CAP_DAC_READ_SEARCH), else through init's mounts (CAP_SYS_PTRACE).
+// openCgroupRoot opens the root of the cgroup v2 hierarchy; the caller must close it. In a container
+// with its own cgroup namespace, "/" is only a part of the hierarchy, in its own mounts and in those
+// of init, so the inode decides whether a folder is the root. openCgroupRoot opens the root by its
+// handle, which works from any part (CAP_DAC_READ_SEARCH), or else through init's mounts
+// (CAP_SYS_PTRACE).
 func openCgroupRoot() (*os.File, error) {
 	part := false
 	for _, at := range []struct{ prefix, pid string }{{"", "self"}, {"/proc/1/root", "1"}} {
@@ -214,9 +215,9 @@ func cgroupMounts(text []byte) ([]*mountinfo.Info, error) {
 	return mountinfo.GetMountsFromReader(bytes.NewReader(lines), mountinfo.FSTypeFilter("cgroup2"))
 }
 
-// isFault reports whether a drop reason (without SKB_DROP_REASON_) is a fault: it does not occur in
-// healthy connections, and the connection's end does not report it better. Reasons that a later
-// kernel adds count as faults, unless they are TCP's own.
+// isFault reports whether a drop reason (without SKB_DROP_REASON_) is a fault: one that does not
+// occur in healthy connections, and for which the end of the connection gives no better report.
+// Reasons that later kernels add count as faults, except TCP's own.
 func isFault(reason string) bool {
 	switch reason {
 	case "MAX", "SKB_NOT_DROPPED_YET", "SKB_CONSUMED",

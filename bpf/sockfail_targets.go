@@ -167,7 +167,7 @@ func (l *Loaded) WatchTargets(want SockTargets) error {
 	if err != nil {
 		return err
 	}
-	// A caller that finds its key in targets (WatchedBy) may rely on it: by then the classes are in
+	// A caller may rely on a key that it finds in targets (WatchedBy): by then the classes are in
 	// use, packets are watched, and outcomes are counted.
 	var errs []error
 	now := &before
@@ -250,8 +250,8 @@ func (l *Loaded) sockConfig() (SockConfig, error) {
 	return c, nil
 }
 
-// attachForTargets attaches what is needed while there are targets. Optional hooks that fail only
-// cost evidence; the reports list them.
+// attachForTargets attaches the hooks needed while there are targets. If optional hooks fail, only
+// evidence is missing; the reports list them.
 func (l *Loaded) attachForTargets() error {
 	for _, h := range l.stem.hooks {
 		if !h.onDemand || h.name == hookStateToo { // CheckFollowers decides on that one
@@ -265,8 +265,8 @@ func (l *Loaded) attachForTargets() error {
 }
 
 // staleTargets returns the keys in m that are not wanted (stale), and the IDs of keys that are not
-// wanted or wanted with another ID (moved); keys for packets have none of their own. It deletes from
-// want the keys that m already has with the same value.
+// wanted or are wanted with another ID (moved). Keys for packets have no ID of their own. It deletes
+// from want the keys that m already has with the same value.
 func staleTargets(m *ebpf.Map, want map[SockTargetKey]SockTarget) (stale []SockTargetKey, moved map[uint32]bool, err error) {
 	has, err := contents[SockTargetKey, SockTarget](m)
 	if err != nil {
@@ -376,8 +376,8 @@ func (o *SockOutcomes) Of(id uint32) (SockOutcome, bool, error) {
 // Close closes the descriptor. It must be the last call.
 func (o *SockOutcomes) Close() error { return o.m.Close() }
 
-// countOutcomes counts outcomes for exactly these targets. Those that are new, or whose ID belonged
-// to another target (moved), start at 0.
+// countOutcomes counts outcomes for exactly these targets. Targets that are new, or whose ID
+// belonged to another target (moved), start at 0.
 func (l *Loaded) countOutcomes(ids, moved map[uint32]bool) error {
 	zero := make(map[uint32]SockOutcome, len(ids))
 	for id := range ids {

@@ -24,9 +24,9 @@ type Stem struct {
 	hooks     []hook
 	// unattached programs are run by the agent itself, like the canary that each stem has.
 	unattached []string
-	// shares: builds with the same layout share all maps except those of the ring, and if two
-	// builds' programs are attached, the one that runs first handles the fault for both. So what
-	// began before an upgrade continues after it, and is recorded once.
+	// shares: builds with the same layout share all maps except those of the ring, and if programs
+	// of two builds are attached, the one that runs first handles the fault for both. So a fault
+	// that begins before an upgrade continues after it, and is recorded once.
 	shares bool
 	// demands reports whether an earlier run's state requires on-demand hooks at once; nil: never.
 	demands func(*Loaded) (bool, error)
@@ -101,8 +101,8 @@ func (s *Stem) id(layout string) string {
 	return layout + "-" + digest([]byte{WireVersion}, s.object)
 }
 
-// layout identifies the layout of the maps that builds share: types, sizes and fields. A change of
-// meaning alone requires another WireVersion.
+// layout identifies the layout of the maps that builds share: types, sizes and fields. If only the
+// meaning changes, WireVersion must change.
 func (s *Stem) layout(spec *ebpf.CollectionSpec) (string, error) {
 	if !s.shares {
 		return "own", nil

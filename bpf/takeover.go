@@ -18,7 +18,7 @@ import (
 type predecessor struct {
 	dirs  []string // removed once all is read
 	rings []foreignRing
-	// since is the boot time from which on this stem's own records are read: earlier ones are also
+	// since is the boot time from which this stem's own records are read: earlier records are also
 	// in one of the rings above. 0: there is no cut.
 	since uint64
 }
@@ -221,7 +221,7 @@ func (l *Loaded) drain(r *Ring, handle func(raw []byte)) int {
 	return n
 }
 
-// remove unpins what was read completely.
+// remove unpins the rings that were read completely.
 func (p *predecessor) remove() error {
 	var errs []error
 	for _, d := range p.dirs {
@@ -232,7 +232,7 @@ func (p *predecessor) remove() error {
 	return errors.Join(errs...)
 }
 
-// close closes the rings. What is not removed is kept for the next run.
+// close closes the rings. Rings that were not removed stay pinned for the next run.
 func (p *predecessor) close() error {
 	var errs []error
 	for _, r := range p.rings {
@@ -241,10 +241,10 @@ func (p *predecessor) close() error {
 	return errors.Join(errs...)
 }
 
-// takeCounts takes over what another build lost or counted but did not report, from that build's
-// pin folder. It subtracts this from what this build's notes call reported, and marks it all as
-// reported in the other build's. If the agent is killed in between, it is taken over twice rather
-// than never. links are the other build's links.
+// takeCounts takes over the losses and counts that another build did not report, from that build's
+// pin folder. It subtracts them from the numbers that this build notes as reported, and marks them
+// as reported in the other build's notes. If the agent is killed in between, they are taken over
+// twice rather than never. links are the other build's links.
 func (l *Loaded) takeCounts(dir string, links map[string]map[string]string) error {
 	lost, err := l.foreignMap(dir, mapLost)
 	if lost == nil {

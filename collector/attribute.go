@@ -50,7 +50,8 @@ func (a *attribution) set(ev *event.Event, owner *hostfs.Attributed) {
 	ev.Cgroup, ev.Container, ev.Unit = &owner.Cgroup, owner.Container, owner.Unit
 }
 
-// texts caches the texts of recent keys, to allocate none twice. It must be used by one goroutine.
+// texts caches the texts of recent keys, to avoid repeated allocations. It must be used by one
+// goroutine.
 type texts[K comparable] map[K]string
 
 // of returns the text of a key. The cache is emptied when it has limit texts.

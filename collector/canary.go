@@ -36,7 +36,7 @@ func (s *stem) decodeCanary(raw []byte, ev *event.Event) error {
 }
 
 // exercise sends the stem's next canary and checks its links. It runs on the stem's own goroutine,
-// so a stuck goroutine shows as an overdue canary.
+// so that a stuck goroutine makes a canary overdue.
 func (s *stem) exercise(now time.Time) {
 	s.canaryMu.Lock()
 	// Above the nonces of earlier runs: the ring may contain the canary of an agent that hung.

@@ -61,8 +61,8 @@ func newDiskIO(env *environment, l *bpf.Loaded) *diskIO {
 	}
 }
 
-// diskOps returns the names of this kernel's operations. The common ones have kept their numbers
-// since 4.10; those of zoned devices have changed.
+// diskOps returns the names of this kernel's operations. The numbers of common operations have not
+// changed since 4.10; those of zoned devices have.
 func diskOps(k *bpf.Kernel) (ops [256]string) {
 	for i := range ops {
 		ops[i] = "other"
@@ -90,7 +90,8 @@ func (d *diskIO) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error
 		return false, err
 	}
 	if r.Flags&bpf.DiskIOBio != 0 && d.lower.of(r.Disk, r.H.BootNS) == "" {
-		// In a storm errors below are only counted. If the counts can't be read, end reports that.
+		// In a storm, errors of lower devices are only counted. If the counts can't be read, end
+		// reports that.
 		storms, _ := d.storm.UnrecordedDiskErrors(hostfs.BootTime())
 		d.noteStorms(storms, r.H.BootNS)
 	}
@@ -280,7 +281,7 @@ func (d *diskIO) poll(_ context.Context, _ time.Time, emit func(*event.Event)) (
 	return bioEvery, errors.Join(d.end(emit), d.lookForBios())
 }
 
-// lookForBios attaches the hook for bio-based devices while there are any, else detaches it.
+// lookForBios attaches the hook for bio-based devices if there are any; otherwise it detaches it.
 func (d *diskIO) lookForBios() error {
 	devices, err := d.env.fs.BioBased()
 	if err != nil {

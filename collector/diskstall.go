@@ -46,7 +46,7 @@ const (
 	diskStallAfter = 10 * time.Second
 	// maxDisks bounds the devices checked: a thousand volumes on several paths each are as many.
 	maxDisks = 4096
-	// maxDiskMounts bounds the mounts reported for a disk, like those of a device.
+	// maxDiskMounts bounds the mounts reported for a disk, as for any other device.
 	maxDiskMounts = 8
 )
 
@@ -220,9 +220,9 @@ func (d *diskStallSource) names() ([]string, error) {
 	return names, err
 }
 
-// read reads the counters from "stat" alone, so that they are consistent; with "inflight" as a
-// second file they would not be. Also, since v6.16 "inflight" omits what the block layer holds back
-// from a driver that doesn't answer.
+// read reads the counters only from "stat": counters from a second file, "inflight", would be of
+// another moment. Also, since v6.16 "inflight" omits requests that the block layer holds back from
+// a driver that doesn't answer.
 func (d *diskStallSource) read(name string) (diskSample, error) {
 	if d.pathStart == 0 {
 		d.path = append(d.path, d.env.fs.Path("/sys/block")+"/"...)

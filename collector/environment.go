@@ -29,14 +29,14 @@ type environment struct {
 	outcomes   *bpf.SockOutcomes // of the targets; nil where they are not watched
 	// kernel is nil where it has no BTF.
 	kernel *bpf.Kernel
-	// oomCode returns the result of a pass over kallsyms that begins at the start.
+	// oomCode returns the result of a pass over kallsyms, which begins when the agent starts.
 	oomCode func() oomCode
 	// fsError is called with the device and time of each filesystem error. ends says that the
 	// filesystem accepts no writes from then on, whatever its mount options are.
 	fsError func(dev uint32, at event.Moment, ends bool)
 }
 
-// attributed is how many cgroups are cached: a node has hundreds of containers, which come and go.
+// attributed is how many cgroups are cached: a node has hundreds of short-lived containers.
 const attributed = 4096
 
 func newEnvironment(cfg Config, log *slog.Logger) *environment {

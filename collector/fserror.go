@@ -21,7 +21,7 @@ type fsError struct {
 	attribution
 	names
 	hooks onDemandHooks
-	// tried are the loaded filesystems whose hooks were attached, or could not be: there is one
+	// tried has the loaded filesystems whose hooks an attempt was made to attach. There is one
 	// attempt each time a filesystem appears.
 	tried map[string]bool
 	text  texts[[64]byte] // function names

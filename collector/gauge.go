@@ -15,10 +15,11 @@ import (
 )
 
 // gaugeSource reads how much of the node's memory, open files, PIDs, disk space and inodes is in
-// use, and how far the clock may be off. It emits each gauge at each interval; the engine keeps
-// what a rule needs, and the rest is not journaled.
+// use, and how far the clock may be off. It emits each gauge at each interval. The engine keeps
+// the readings that a rule needs; the others are not journaled.
 //
-// Each gauge is a source of its own, "gauge/inodes": if one can't be read, the others still are.
+// Each gauge is a separate source, such as "gauge/inodes": if one can't be read, the others still
+// are.
 type gaugeSource struct {
 	env      *environment
 	adjtimex func(*unix.Timex) (int, error) // unix.Adjtimex, or a test's

@@ -39,12 +39,12 @@ type gaugedFilesystem struct {
 	unseen bool // this was logged
 }
 
-// errUnseen is returned for a filesystem that no path visible to the agent leads to.
+// errUnseen is returned for a filesystem that the agent can't reach by any path.
 var errUnseen = errors.New("not visible to the agent")
 
 // lookAtFilesystems reads space and inodes of all writable filesystems on devices that the agent
-// sees. In a container without the right to trace the node's init these are the filesystems from
-// which a directory or file is mounted into it.
+// sees. A container that may not trace the node's init sees only filesystems of which a directory
+// or file is mounted into the container.
 func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 	table, err := g.env.fs.MountTable()
 	if err != nil {
@@ -138,7 +138,7 @@ func (g *gaugeSource) unseen(f *gaugedFilesystem, why error, emit Emit) {
 	f.inodes, f.space = false, false
 }
 
-// ask emits the gauges of the filesystem that one of the paths leads to.
+// ask emits the gauges of a filesystem, which it reaches through one of the paths.
 func (g *gaugeSource) ask(table *hostfs.MountTable, key fsKey, f *gaugedFilesystem, paths []string, emit Emit) error {
 	statfs := g.statfs
 	st, err := bounded.Do(&f.calls, statfsWithin, func() (st unix.Statfs_t, err error) {
@@ -222,8 +222,8 @@ func visiblePaths(all mounted, hidden func(*hostfs.Mount) bool) []string {
 	return whole[:min(len(whole), maxTries)]
 }
 
-// hiddenIn returns a function that reports whether a mount is covered by another one at the same
-// path, so that no path leads to it.
+// hiddenIn returns a function that reports whether another mount covers a mount at the same path,
+// so that no path leads to the covered one.
 func hiddenIn(mounts []hostfs.Mount) func(*hostfs.Mount) bool {
 	top := make(map[string]int, len(mounts)) // IDs by path
 	for i := range mounts {

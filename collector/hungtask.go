@@ -46,8 +46,8 @@ type hungtask struct {
 	data         event.HungTaskData
 }
 
-// reportedHang is the event of a hang's beginning. seen: an earlier agent has handled it, so this one
-// ignores it.
+// reportedHang is the event of a hang's beginning. If seen is set, an earlier agent has handled it and
+// this one ignores it.
 type reportedHang struct {
 	*event.Event
 	seen bool
@@ -103,9 +103,10 @@ func (h *hungtask) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, 
 	return true, nil
 }
 
-// repeats reports whether a record is of a hang that is reported already. The first walk of an agent
-// reports all hangs again, also those whose first record this agent has read from the ring: khungtaskd
-// found them before that walk. If the agent ignored that record, only the walk confirms the hang.
+// repeats reports whether the hang of a record is already reported. An agent's first walk reports all
+// hangs again, including hangs that khungtaskd found before that walk and whose first record this
+// agent has already read from the ring. If the agent ignored that record, only the walk confirms the
+// hang.
 func (h *hungtask) repeats(r *bpf.HungTask) bool {
 	was, ok := h.reported[hungKey{r.Task.PID, r.Task.StartNS}]
 	return ok && !was.seen && r.H.BootNS-r.BlockedNS <= uint64(was.BootTime) //nolint:gosec // nanoseconds since boot
@@ -139,8 +140,8 @@ func (h *hungtask) hung(r *bpf.HungTask, ev *event.Event) {
 
 // holds reports whether the record's holder may hold the lock. For a semaphore, and for a lock that
 // readers hold, the kernel only remembers the last owner. That task may have exited, and its memory
-// may belong to another task by now. So the holder is believed only if a task with its PID and
-// start time exists and started before the wait.
+// may belong to another task by now. So holds requires that a task with this PID and start time exists
+// and started before the wait.
 func (h *hungtask) holds(r *bpf.HungTask) bool {
 	if r.HolderHint == 0 {
 		return true
@@ -153,7 +154,7 @@ func (h *hungtask) holds(r *bpf.HungTask) bool {
 }
 
 // stack returns the names of the frames. The kernel omits the scheduler's functions, including
-// mutex_lock and io_schedule; the first of these is taken from the call, without an offset.
+// mutex_lock and io_schedule. stack takes the first of these from the call, without an offset.
 func (h *hungtask) stack(r *bpf.HungTask) []string {
 	stack := h.env.symbols.Stack(r.Stack[:min(int(r.StackDepth), len(r.Stack))])
 	if called, off, ok := h.env.symbols.Lookup(r.Called); ok && off == 0 {
@@ -284,14 +285,15 @@ const (
 	// waitCommand is a single device command that may take hours without a fault: discard, erase,
 	// write zeroes, or a command from user space (SG_IO).
 	waitCommand = "command"
-	// waitProcess is another process or thread, for which anyone can make a task wait for any time:
-	// the child of a vfork, or the other threads of a process that calls exec. A signal ends the wait.
+	// waitProcess is another process or thread: the child of a vfork, or the other threads of a
+	// process that calls exec. Any user can make a task wait like this for any time. A signal ends the
+	// wait.
 	waitProcess = "process"
 	waitOther   = "other"
 )
 
-// waitOf returns what a task waits for. A lock that the kernel recorded is what it waits for now,
-// even if the holder waits for a device; in_iowait is as certain. Otherwise the stack decides.
+// waitOf returns what a task waits for. A lock that the kernel recorded is certain, even if its holder
+// waits for a device; in_iowait is as certain. Otherwise the stack decides.
 func waitOf(recordedLock, inIOWait bool, frames []string) string {
 	switch {
 	case recordedLock:
@@ -322,8 +324,8 @@ func isCommand(frame string) bool {
 	}, func(prefix string) bool { return strings.HasPrefix(function, prefix) })
 }
 
-// isForProcess reports whether a stack is of vfork or exec, where the task itself waits for another
-// one. Compilers inline the first function of each pair.
+// isForProcess reports whether the stack shows vfork or exec waiting for another task. Compilers
+// inline the first function of each pair.
 func isForProcess(frames []string) bool {
 	for _, frame := range frames {
 		function := hostfs.FrameFunction(frame)

@@ -16,24 +16,24 @@ import (
 // hwError decodes errors that hardware reports.
 type hwError struct {
 	pageTypes map[uint64]string // enum mf_action_page_type, which differs between kernels
-	// Floods of errors by kind, which is an error without what may differ each time.
+	// Floods of errors by kind. A kind is an error without the fields that may differ each time.
 	floods map[event.HWErrorData]*hwFlood
 
 	// The event points to it; it is reused for the next event.
 	data event.HWErrorData
 }
 
-// newHWError returns a decoder for a kernel, which has no types of pages without
-// CONFIG_MEMORY_FAILURE.
+// newHWError returns a decoder for a kernel. Without CONFIG_MEMORY_FAILURE the kernel has no
+// page types.
 func newHWError(k *bpf.Kernel) *hwError {
 	types, _ := k.EnumNames("mf_action_page_type")
 	return &hwError{pageTypes: types, floods: map[event.HWErrorData]*hwFlood{}}
 }
 
-// A bad slot can report thousands of errors a second, which would fill the journal. Of one kind,
-// hwFloodEvents are reported one by one in each hwFloodWithin, and the others together, every
-// hwFloodEvery. An agent that is killed loses what it has not reported yet. Errors of more than
-// maxHWFloods kinds are all reported one by one.
+// A bad slot can report thousands of errors a second, which would fill the journal. The first
+// hwFloodEvents errors of a kind in each hwFloodWithin are reported one by one, and the others
+// together, every hwFloodEvery. A killed agent loses errors that it has not reported yet. When
+// maxHWFloods kinds are tracked, errors of further kinds are all reported one by one.
 const (
 	hwFloodEvents = 100
 	hwFloodWithin = time.Minute
@@ -161,7 +161,7 @@ func pcieSeverity(s uint32) string {
 	return event.HWFatal // also DPC_FATAL
 }
 
-// pageType returns what a page was used for: "dirty lru" of MF_MSG_DIRTY_LRU.
+// pageType returns what a page was used for, such as "dirty lru" for MF_MSG_DIRTY_LRU.
 func (h *hwError) pageType(t uint32) string {
 	name, ok := strings.CutPrefix(h.pageTypes[uint64(t)], "MF_MSG_")
 	if !ok {
@@ -170,7 +170,7 @@ func (h *hwError) pageType(t uint32) string {
 	return strings.ToLower(strings.ReplaceAll(name, "_", " "))
 }
 
-// pageResult returns an enum mf_result in the kernel's words.
+// pageResult returns the text that the kernel prints for an enum mf_result.
 func pageResult(r uint32) string {
 	all := []string{"Ignored", "Failed", "Delayed", "Recovered"}
 	if int(r) < len(all) {

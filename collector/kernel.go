@@ -25,21 +25,22 @@ import (
 type Emit func(*event.Event)
 
 // decoder turns the records of one stem into events. One goroutine calls its functions, except
-// reportLasting. All but decode are nil where a stem has no need for them.
+// reportLasting. All but decode may be nil.
 type decoder struct {
 	// decode fills ev from a record of its stem; Time, BootTime and CPU are set already. The next
 	// call may reuse what ev points to. ok is false if the record reports nothing new.
 	decode func(h *bpf.Header, raw []byte, ev *event.Event) (ok bool, err error)
 	// poll checks the kernel and returns the time to the next check.
 	poll func(ctx context.Context, now time.Time, emit func(*event.Event)) (next time.Duration, err error)
-	// unhurried: in a storm records may be read later, because nothing is looked up that passes.
+	// unhurried: in a storm records may be read later, because decoding them looks up no short-lived
+	// state.
 	unhurried bool
 	// waits reports whether records stay in the ring for a while.
 	waits func(now time.Time) bool
 	// end reports what is left when the stem stops.
 	end func(emit func(*event.Event)) error
-	// prove causes a real fault, whose record is decoded as the canary with the nonce: this tests more
-	// than the ring. It reports whether it caused one.
+	// prove causes a real fault and reports whether it did. decode turns the record of that fault into
+	// the canary with this nonce, which tests more than the ring.
 	prove func(nonce uint64) bool
 	// reportLasting makes the next poll report to emit, once more, the faults that still last.
 	reportLasting func(emit Emit)
@@ -56,7 +57,7 @@ type stem struct {
 
 	source string
 	ev     event.Event
-	// taken: run is using the memory mapped by loaded, or Close has closed it.
+	// taken: run uses the memory that loaded has mapped, or Close has closed it.
 	taken atomic.Bool
 
 	canaryMu sync.Mutex
@@ -68,9 +69,9 @@ const lossEvery = 5 * time.Second
 
 // In a storm, records follow each other within stormWithin. They are then read at most every
 // stormGather; the longer the storm lasts the more rarely, down to every stormSeldom, because each
-// wake-up of an idle process costs several times as much as the record. Nobody notices that delay,
-// and the ring has room for the records of that time. A ring with stormMost records at a time is
-// read without pause, and so is a stem that looks for a fault's cause while it is visible.
+// wake-up of an idle process costs several times as much as the record. The delay is harmless, and the
+// ring has room for the records that arrive meanwhile. There is no pause for a ring that has stormMost
+// records at a time, nor for a stem that must look for a fault's cause while it is visible.
 const (
 	stormWithin = 100 * time.Millisecond
 	stormGather = 50 * time.Millisecond
@@ -283,7 +284,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// end reads the records that arrived before the stop, so that detaching now loses none.
+// end reads the records that arrived before the stop, so that a detach loses none.
 func (r *ringReader) end() error {
 	_, err := r.loaded.Drain(func(raw []byte) { r.handle(raw, r.emit) })
 	if r.decoder.end != nil {

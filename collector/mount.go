@@ -18,8 +18,8 @@ import (
 // mountSource reports when a filesystem mounted for writing refuses writes, and when that ends. It
 // also maintains the mount table from which devices get their mounts.
 //
-// The kernel notifies of mount changes, but not of an error that ends writing: ext4 sets a flag of
-// its own since 6.12 without one. So the table is also read periodically and after an error.
+// The kernel notifies of mount changes, but not of an error that ends writing: since 6.12 ext4 sets
+// its own flag without a notification. So the table is also read periodically and after an error.
 type mountSource struct {
 	env *environment
 	// asks are calls to filesystems whose shutdown was reported.
@@ -50,18 +50,18 @@ type refusing struct {
 }
 
 const (
-	// mountEvery is how often the table is read without a cause. It is also the longest time that a
-	// filesystem which turned read-only unnoticed goes unreported.
+	// mountEvery is how often the table is read without a cause. A filesystem that turns read-only
+	// without a notification is reported after at most this time.
 	mountEvery = 10 * time.Second
 	// suspectSoon is when the table is read once more after an error, besides at once: the kernel
 	// reports the error just before it acts on it.
 	suspectSoon = 20 * time.Millisecond
-	// suspectFor is how long an error may take to show: what is not visible then never will be.
+	// suspectFor is how long an error may take to become visible. After that it never will.
 	suspectFor = time.Second
 	// lateFor is how late an error may be reported.
 	lateFor = time.Minute
-	// maxSuspects bounds the devices waited for, and maxRefusing those that were reported: if there
-	// are more at once, they share one fault of the devices below.
+	// maxSuspects bounds the devices that are waited for, and maxRefusing the devices that were
+	// reported. More than that at once share one fault of the devices below.
 	maxSuspects = 64
 	maxRefusing = 256
 )
@@ -218,8 +218,8 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 	return sooner(again, soon)
 }
 
-// renewed detects filesystems with an invisible fault that were unmounted and mounted again, as for
-// a repair, between two checks: both tables are the same then.
+// renewed detects filesystems with an invisible fault that were unmounted and mounted again between
+// two checks, for example for a repair. The mount table looks the same before and after.
 func (m *mountSource) renewed(now time.Time, emit Emit) {
 	for key, r := range m.reported {
 		remounted, ago := false, time.Duration(0)
@@ -261,7 +261,8 @@ func (m *mountSource) xfsRunsOn(key fsKey) bool {
 	return err == nil && reason == ""
 }
 
-// repeat reports the filesystems that must be reported again and, to those who asked, all of them.
+// repeat reports the filesystems that must be reported again. It answers requests for lasting
+// faults with all of them.
 func (m *mountSource) repeat(emit Emit) {
 	asked := m.asked.take()
 	for _, r := range m.reported {
@@ -301,8 +302,8 @@ func (m *mountSource) apply(c change, emit Emit) {
 	}
 }
 
-// acquit drops the errors, up to a time since boot, of a filesystem that is no longer mounted: what
-// is mounted there next, as after a repair, has had none.
+// acquit drops the errors, up to a time since boot, of a filesystem that is no longer mounted. The
+// filesystem that is mounted there next, for example after a repair, has had no errors.
 func (m *mountSource) acquit(key fsKey, before time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -351,7 +352,7 @@ func (m *mountSource) takeSuspects(now time.Time) (all map[fsKey]suspect, again 
 	return all, again
 }
 
-// question decides on filesystems that had an error but don't show that they refuse writes.
+// question decides whether filesystems refuse writes that had an error but don't show a fault.
 func (m *mountSource) question(suspects map[fsKey]suspect, now time.Time, emit Emit) {
 	filesystems, _ := byFilesystem(m.last)
 	for key, s := range suspects {

@@ -97,8 +97,8 @@ func (m mounted) refusal(was mounted) string {
 	return reason
 }
 
-// writable returns the oldest mount that is not read-only, or nil. The first one may be, as on systems
-// whose root directory is read-only and whose /var is another mount of the same filesystem.
+// writable returns the oldest mount that is not read-only, or nil. The first mount may be read-only:
+// on some systems the root directory is read-only, and /var is another mount of the same filesystem.
 func (m mounted) writable() *hostfs.Mount {
 	i := slices.IndexFunc(m, func(mount *hostfs.Mount) bool { return !mount.MountReadOnly })
 	if i < 0 {
@@ -163,7 +163,8 @@ func mayTurnReadOnly(fsType string) bool {
 const remountPatience = 5 * time.Second
 
 // holdBack returns the changes that can be reported now. The others may be half of an
-// administrator's remount: held has these, with the time since when; again is when to check.
+// administrator's remount: held has these, with the time since when they are held back; again is
+// when to check them.
 func (m *mountSource) holdBack(changes []change, now time.Time) (ready []change, held map[fsKey]time.Time, again time.Duration) {
 	held = map[fsKey]time.Time{}
 	for _, c := range changes {
@@ -191,7 +192,7 @@ func (m *mountSource) suspected(key fsKey) bool {
 }
 
 // keep returns the table to compare the next one with: now, but with the old mounts of held-back
-// filesystems, so that these are a change again if it lasts.
+// filesystems, so that a lasting change is found again.
 func keep(old, now []hostfs.Mount, held map[fsKey]time.Time) []hostfs.Mount {
 	if len(held) == 0 {
 		return now

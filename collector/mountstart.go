@@ -71,7 +71,8 @@ func (m *mountSource) xfsRefusal(key fsKey, paths []string) (reason string, err 
 	return reason, err
 }
 
-// ext4Refusal checks an ext4 that shows nothing by its superblock, and through a path to it.
+// ext4Refusal checks an ext4 whose mounts show no fault, by its superblock and through a path to
+// it.
 func (m *mountSource) ext4Refusal(key fsKey, fs mounted, paths []string) (reason string, err error) {
 	mount := fs.writable()
 	if fs.visible() != "" || mount == nil {

@@ -32,8 +32,8 @@ type oomkill struct {
 	killed map[uint32]uint64
 }
 
-// oomCode are ranges of kernel code whose presence on a victim's stack has a meaning. Each is empty
-// if its address is not known (kernel.kptr_restrict=2).
+// oomCode has ranges of kernel code. Whether a victim's stack contains them shows the kind of kill.
+// Each is empty if its address is not known (kernel.kptr_restrict=2).
 type oomCode struct {
 	memcg []hostfs.Range // a cgroup hit its limit; if absent, the whole machine was out of memory
 	kill  []hostfs.Range // the victim is killed; if absent, the victim was dying already
@@ -69,8 +69,8 @@ const (
 	onStack
 )
 
-// Used if the code is not known: how long a killed process may take to exit, far less than until
-// its PID is reused, and how many are kept.
+// Used if the code is not known: how long a killed process may take to exit (far less than until its
+// PID is reused), and the maximum number of kills kept.
 const (
 	oomDyingFor  = uint64(10 * time.Second)
 	maxOOMKilled = 4096
@@ -115,8 +115,8 @@ func (o *oomkill) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, e
 	o.names.task(&o.victim, &r.Victim)
 	o.names.task(&o.trigger, &r.Trigger)
 	if r.VictimPartial != 0 {
-		// 5.10 without a context program reports only the pid; the dying process may still exist.
-		// If the record was left by an earlier run, another process may have the pid.
+		// On 5.10 without a context program, the record has only the pid; the dying process may still
+		// exist. If the record was left by an earlier run, another process may have the pid.
 		if t, err := o.env.fs.Task(int(r.Victim.PID)); err == nil && t.StartTime <= event.Duration(head.BootNS) {
 			o.victim = t
 		}
@@ -126,8 +126,8 @@ func (o *oomkill) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, e
 	}
 	ev.Task = &o.victim
 	scope := o.scope(r)
-	// The cgroups of a victim without a record of its own are the trigger's. Only at a cgroup's limit
-	// do both belong to the same owner.
+	// If the victim has no record of its own, the cgroups are the trigger's. Both belong to the same
+	// owner only at a cgroup's limit.
 	if r.VictimPartial == 0 || scope == "memcg" {
 		o.subject(ev, &r.Memory, &r.Default)
 	}
@@ -159,7 +159,8 @@ func (o *oomkill) isKilled(head *bpf.Header, r *bpf.OOMKill) bool {
 	if s := o.stack(r); s.kill != presenceUnknown {
 		return s.kill == onStack
 	}
-	// Without the code only one case is known: a thread of a process that was killed before.
+	// Without the code ranges only one case can be recognized: a thread of a process that was killed
+	// before.
 	if at, ok := o.killed[o.victim.TGID]; ok && r.Trigger.PID == r.Victim.PID && head.BootNS-at < oomDyingFor {
 		return false
 	}
@@ -190,7 +191,7 @@ func findOnStack(stack []uint64, code []hostfs.Range) presence {
 	return notOnStack
 }
 
-// along reports whether another process was killed just before for the same demand.
+// along reports whether another process was killed for the same demand just before.
 func (o *oomkill) along(head *bpf.Header) bool {
 	if o.want.covers(o.trigger, head.BootNS) {
 		return true
@@ -219,9 +220,9 @@ func (o *oomkill) setLimit(head *bpf.Header, r *bpf.OOMKill) {
 	o.data.LimitCgroup = &o.limit
 }
 
-// scope distinguishes a kill at a cgroup's limit from one because the machine is out of memory: by
-// the context program, else by the function on the stack that runs only for cgroups, else by
-// whether a full cgroup was found.
+// scope distinguishes a kill at a cgroup's limit from a kill because the machine is out of memory. It
+// uses the context program, or else the presence of the function on the stack that runs only for
+// cgroups, or else whether a full cgroup was found.
 func (o *oomkill) scope(r *bpf.OOMKill) string {
 	switch r.Scope {
 	case bpf.OOMScopeMemcg:

@@ -16,13 +16,14 @@ import (
 )
 
 const (
-	// pollTargets is how soon a changed set of targets is watched. It also adds to neverSentAfter:
-	// how late a connect() without a route is reported if no hook sees its return.
+	// pollTargets is how soon a changed set of targets is watched. If no hook detects that
+	// connect() returned, a connect() without a route is reported after neverSentAfter plus
+	// pollTargets.
 	pollTargets = 250 * time.Millisecond
 	// pollIdle is the interval while there are no targets.
 	pollIdle = time.Second
 	// neverSentAfter is how long a connect() may take from its start until the socket changes its
-	// state: microseconds, unless its thread gets no CPU. A late report is better than to blame a
+	// state: microseconds, unless its thread gets no CPU. A late report is better than blaming a
 	// policy that does not exist.
 	neverSentAfter = time.Second
 	// firstLists is how long records from the time without an agent wait for the first list of each
@@ -33,7 +34,8 @@ const (
 	maxDestinations = 1000
 )
 
-// sockfail decodes failed connections, keeps the kernel's targets, and looks up what records lack.
+// sockfail decodes failed connections, maintains the targets in the kernel, and looks up facts that
+// records lack.
 type sockfail struct {
 	env    *environment
 	loaded *bpf.Loaded
@@ -231,7 +233,7 @@ func readDropReasons(k *bpf.Kernel) dropReasons {
 	if k == nil {
 		return d
 	}
-	// Kernels before v5.17 have no reasons, before v6.4 none of subsystems.
+	// Kernels before v5.17 have no drop reasons, and kernels before v6.4 no reasons of subsystems.
 	d.core, _ = k.EnumNames("skb_drop_reason")
 	d.subsys, _ = k.EnumNames("skb_drop_reason_subsys")
 	for n, name := range d.core {

@@ -64,8 +64,8 @@ func (c *sockCanary) add(targets *bpf.SockTargets) {
 	}
 }
 
-// send opens a connection, which must be refused. It returns false if there is no canary, or if the
-// connection does not get that far on this machine.
+// send opens a connection, which must be refused. It returns false if there is no canary, or if
+// this machine does not let the connection reach the port.
 func (c *sockCanary) send(nonce uint64) bool {
 	if !c.watched {
 		return false

@@ -17,17 +17,19 @@ import (
 
 const (
 	// lookLimit bounds all lookups for one failure, answerLimit one lookup. They take about 300 and
-	// 50 µs, or 100 ms to list a namespace with 100,000 sockets. The rest is for a node so short of
-	// CPU that its probes fail.
+	// 50 µs, or 100 ms to list a namespace with 100,000 sockets. The margin is for a node that is
+	// so short of CPU that its probes fail.
 	lookLimit   = 2 * time.Second
 	answerLimit = 500 * time.Millisecond
 	// lookRate is how many failures a second are looked up, one after another: at 0.3 ms each they
-	// take 1.5 % of a CPU. lookBurst is how many at once, after a quiet period: what breaks a
-	// node's network fails many probes in the same second, and verdicts without a lookup are worse.
+	// take 1.5 % of a CPU. lookBurst is how many are looked up at once after a quiet period: a
+	// fault of a node's network fails many probes in the same second, and verdicts without a lookup
+	// are worse.
 	lookRate  = 50
 	lookBurst = 100
-	// sharedFor is how long a lookup also serves connections to the same place that were under way
-	// when it was made: they met the same state. maxShared bounds the places cached.
+	// sharedFor is how long the result of a lookup is reused for connections to the same place that
+	// were under way at that time, because they met the same state. maxShared bounds the places
+	// cached.
 	sharedFor = time.Second
 	maxShared = 256
 	// maxListening bounds the listed addresses where something else listens: a pod has one or two.
@@ -109,7 +111,7 @@ func (p *prober) look(q *question) looked {
 		return looked{} // a reset is the verdict, whatever a lookup would find
 	}
 	now := time.Now()
-	// Who accepted an established connection differs for each connection.
+	// Each established connection may have been accepted by another process.
 	shared := !q.established
 	if past, ok := p.past.Get(q.place); ok && shared && now.Sub(past.at) <= sharedFor && q.started.Before(past.at) {
 		return past.looked
@@ -181,9 +183,10 @@ func listeningText(l netlook.Listening) string {
 }
 
 const (
-	// homesFor is how long an address' namespace is cached, while the address is there: pods keep
-	// theirs for life. noHomeFor is how long it is cached that there is none, which takes a search
-	// of all. unknownFor is the pause after a search that took too long.
+	// homesFor is how long the namespace of an address is cached while it has the address: a pod
+	// keeps its address for life. noHomeFor is how long the absence of a namespace is cached:
+	// finding that out takes a search of all namespaces. unknownFor is the pause after a search
+	// that took too long.
 	homesFor   = 30 * time.Second
 	noHomeFor  = 5 * time.Second
 	unknownFor = time.Second

@@ -43,8 +43,8 @@ const (
 	// neighborPatience is how long a next hop may be unresolved before it counts as dead: the
 	// kernel asks three times, a second apart.
 	neighborPatience = 500 * time.Millisecond
-	// longRoundTrip is the part of a connection's time from which on a round trip may be the cause:
-	// connecting takes one, and the answer another, with TLS two more.
+	// longRoundTrip: a round trip may be the cause if it takes more than 1/longRoundTrip of the
+	// connection's time. Connecting takes one round trip, the answer another, and TLS two more.
 	longRoundTrip = 10
 )
 
@@ -205,7 +205,7 @@ func (j *judgement) overflowed(f *facts) {
 	}
 }
 
-// exclude lists what was checked and is in order.
+// exclude lists checked causes that do not apply.
 func (j *judgement) exclude(f *facts) {
 	if f.listener.Present && j.verdict != event.VerdictAcceptQueueFull {
 		j.excluded.add("listener present: " + f.listener.String())

@@ -24,8 +24,8 @@ type Config struct {
 	HostRoot string
 	// PinRoot, on a BPF filesystem, keeps programs and rings across restarts; empty: none.
 	PinRoot string
-	// HungTaskAfter is how long a task must be blocked to be reported; zero:
-	// the kernel's own hung_task_timeout_secs, or 120 s where that is off.
+	// HungTaskAfter is how long a task must be blocked to be reported; zero: the kernel's
+	// hung_task_timeout_secs, or 120 s if khungtaskd is off.
 	HungTaskAfter time.Duration
 	// Targets are the probe targets to watch, besides those in TargetsDir.
 	Targets []Target
@@ -53,8 +53,8 @@ type Sources struct {
 	gauges    *gaugeSource
 }
 
-// Open attaches what this machine allows. What it does not allow is logged by name, and reported by
-// Run as [event.Source] events; the rest runs. The only error is that another agent runs.
+// Open attaches the programs that this machine allows. It logs the names of the others, which Run
+// reports as [event.Source] events; the rest runs. The only error is that another agent runs.
 func Open(cfg Config, log *slog.Logger) (*Sources, error) {
 	env := newEnvironment(cfg, log)
 	s := &Sources{env: env}
@@ -175,7 +175,7 @@ func (s *Sources) Outcomes(source string) ([]TargetOutcome, error) {
 func (s *Sources) Close(detach bool) error {
 	var errs []error
 	for _, st := range s.stems {
-		// When the process ends, a reader that hangs in the kernel may still be running.
+		// At the end of the process, a reader may still hang in the kernel.
 		if st.taken.CompareAndSwap(false, true) {
 			errs = append(errs, st.loaded.Close())
 		}
@@ -212,9 +212,9 @@ func (r *requests) take() []Emit {
 }
 
 // ReportLasting makes the sources report again, to emit, what they have reported and what still
-// lasts: filesystems that refuse writes, stalled devices, hung tasks. They do so within seconds,
-// while Run runs. It omits what is reported repeatedly anyway, such as gauges and failed
-// connections. It does not block.
+// lasts: filesystems that refuse writes, stalled devices, hung tasks. They do so within seconds, while
+// Run runs. They omit facts that they report repeatedly anyway, such as gauges and failed connections.
+// ReportLasting does not block.
 func (s *Sources) ReportLasting(emit Emit) {
 	s.mounts.reportLasting(emit)
 	s.stalls.asked.add(emit)

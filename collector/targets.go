@@ -30,9 +30,9 @@ type Target struct {
 	// peer does. It counts from connect(): if the opener's own timeout starts earlier, set this a
 	// little lower than that timeout. In whole milliseconds, rounded up.
 	SlowAfter time.Duration
-	// SlowOpeners are the names of the processes (as in /proc/PID/comm, separated by commas) to
-	// whose connections SlowAfter applies; empty: all. Other processes may legitimately keep a
-	// connection to the same place open for hours, and close it when idle.
+	// SlowOpeners are the names (as in /proc/PID/comm, separated by commas) of the processes whose
+	// slow connections are failures (see SlowAfter); empty: all processes. Other processes may
+	// legitimately keep a connection to the same place open for hours, and close it when idle.
 	SlowOpeners string
 }
 
@@ -184,7 +184,7 @@ func (t *Targets) waiting() bool {
 	return t.sources[earlierRun] != nil
 }
 
-// targetOf returns the target from which a key in the kernel was made.
+// targetOf returns the target of a key in the kernel.
 func targetOf(k bpf.SockTargetKey, of bpf.SockTarget, all bpf.SockTargets) Target {
 	label := all.Labels[of.ID]
 	t := Target{
@@ -204,14 +204,14 @@ func targetOf(k bpf.SockTargetKey, of bpf.SockTarget, all bpf.SockTargets) Targe
 	return t
 }
 
-// labelOf returns what is stored for a target besides its key.
+// labelOf returns the label that is stored for a target besides its key.
 func labelOf(t *Target) bpf.SockTargetLabel {
 	l := bpf.SockTargetLabel{TargetNetNS: t.TargetNetNS}
 	copy(l.Name[:len(l.Name)-1], t.Name)
 	return l
 }
 
-// checkOpeners returns an error if there is no room for all openers' names with these targets.
+// checkOpeners returns an error if these targets exceed the room for names of openers.
 func (t *Targets) checkOpeners(source string, targets []Target) error {
 	lists := maps.Clone(t.sources)
 	lists[source] = targets
@@ -254,9 +254,10 @@ func (t *Targets) reconcile(watch func(bpf.SockTargets) error) error {
 	return nil
 }
 
-// number gives each distinct target its ID: the one it has, else an unused one. Of targets that
-// differ only in name or destination namespace, that of the first source by name is used; an
-// earlier run comes last. Of several SlowAfter the shortest is used, for the openers of all.
+// number gives each distinct target its ID: the ID that it has, or an unused one. If targets differ
+// only in name or destination namespace, number uses the target of the source whose name sorts
+// first; an earlier run comes last. If they differ in SlowAfter, it uses the shortest, for the
+// openers of all.
 func number(sources map[string][]Target, ids map[bpf.SockTargetKey]uint32) (watched bpf.SockTargets, byID map[uint32]Target) {
 	watched.Keys, byID = map[bpf.SockTargetKey]bpf.SockTarget{}, map[uint32]Target{}
 	watched.Labels = map[uint32]bpf.SockTargetLabel{}
@@ -339,13 +340,13 @@ func (t *Targets) len() int {
 // TargetOutcome counts the connections to a target that have ended.
 type TargetOutcome struct {
 	Target Target
-	// Succeeded and Failed count connections since the target is watched, by whichever source was
-	// first. They survive a restart of the agent if no time passes without one. A connection whose
-	// first SYN was not answered and that succeeded later counts in both. If there are more than
-	// 8192 connections at a time, some are missed.
+	// Succeeded and Failed count connections since any source first watched the target. They
+	// survive a restart of the agent if no time passes without one. A connection whose first SYN
+	// was not answered and that succeeded later counts in both. If there are more than 8192
+	// connections at a time, some are missed.
 	Succeeded, Failed uint64
-	// Started is when the latest of them began; zero: none. Took is the time until it failed or the
-	// first side closed it. RTT is the smoothed round trip, zero if it was never established.
+	// Started is when the latest connection began; zero: none. Took is the time until it failed or
+	// the first side closed it. RTT is the smoothed round trip, zero if it was never established.
 	Started   time.Time
 	Took, RTT time.Duration
 }

@@ -92,7 +92,7 @@ func (e *Engine) absent(now time.Duration) {
 	e.absentDue = e.nextAbsence()
 }
 
-// isAbsent begins the problem of a rule whose event has not come.
+// isAbsent begins the problem of a rule whose event is overdue.
 func (e *Engine) isAbsent(r *ruleState, at event.Moment) {
 	en := e.place(r, nil, at)
 	if en.p.State == problem.Resolved {
@@ -105,8 +105,8 @@ func (e *Engine) isAbsent(r *ruleState, at event.Moment) {
 	e.fire(en, at)
 }
 
-// unreportedAbsences describes the rules of a condition that have neither seen an event nor waited
-// for the whole period.
+// unreportedAbsences describes the rules of a condition that have got no event yet and whose period
+// is not over.
 func (e *Engine) unreportedAbsences(c *conditionState) (names []string) {
 	for _, r := range e.rules {
 		if r.awaits() && r.series.condition == c && r.absence.Heard == 0 && r.series.firing == 0 {

@@ -26,7 +26,7 @@ const (
 	// 20,000 units are at most 1 ms, for the longest texts an event can hold.
 	freeCost = 20_000
 	// maxCost is the estimated worst case above which a rule is refused: at most 100 ms if all
-	// of it were calls. A search in each part of a split text is estimated at 1.7 million units
+	// of it were calls. The estimate for a search in each part of a split text is 1.7 million units
 	// (44 ms measured on a busy machine, for a text of 4,096 commas).
 	maxCost = 2_000_000
 	// cutCost aborts an evaluation that costs far more than estimated. It is enforced for

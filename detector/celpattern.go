@@ -13,8 +13,8 @@ import (
 )
 
 // fixedPatterns is a [cel.ASTValidator] that requires valid regular expressions, in quotes. A pattern
-// that is built from an event's text could be invalid or too large at run time, and is the choice
-// of whoever wrote that text.
+// built from an event's text could be invalid or too large at run time, and the author of that text
+// would control it.
 type fixedPatterns struct{}
 
 // Name implements [cel.ASTValidator].
@@ -58,8 +58,8 @@ func patternSize(e ast.Expr) (instructions uint64, again bool) {
 }
 
 // readsAgain reports whether a part of a pattern may read far ahead, fail there, and leave a short
-// match: "a.*b" in "a.*b|a" does, if there is no b. optional means that the pattern matches without
-// this part, follows that more of an optional part must match after it.
+// match. For example, "a.*b" in "a.*b|a" does if there is no b. optional means that the pattern also
+// matches without this part; follows means that more of an optional part must match after it.
 func readsAgain(re *syntax.Regexp, optional, follows bool) bool {
 	unbounded := re.Op == syntax.OpStar || re.Op == syntax.OpPlus || re.Op == syntax.OpRepeat && re.Max < 0
 	if unbounded && follows {

@@ -45,9 +45,9 @@ func (e *Engine) refresh(c *conditionState, now time.Time) {
 	e.out = append(e.out, problem.Transition{Condition: &next})
 }
 
-// judge rolls up the problems of a condition: True if one fires that is neither
-// hidden nor muted; else Unknown if the sources can't be trusted; else False.
-// The message contains no values that change without an event, such as ages.
+// judge computes a condition from its problems: True if a problem fires that is neither hidden
+// nor muted; else Unknown if the sources can't be trusted; else False. The message contains no
+// values that change without an event, such as ages.
 func (e *Engine) judge(c *conditionState) problem.Condition {
 	is := func(status problem.Status, reason, message string) problem.Condition {
 		return problem.Condition{Type: c.spec.Type, Status: status, Reason: reason, Message: message}

@@ -135,9 +135,9 @@ func (e *Engine) install(set *RuleSet) {
 	e.bindMutes()
 }
 
-// Observe processes one event, after handling deadlines up to now. The event need be valid only
-// during the call: Observe copies what it keeps. The returned slice is valid until the next method
-// call on the engine; the problems and conditions it points to may be kept.
+// Observe processes one event, after handling deadlines up to now. The event must be valid only
+// during the call, because Observe copies what it keeps. The returned slice is valid until the next
+// method call on the engine; the problems and conditions it points to may be kept.
 func (e *Engine) Observe(ev *event.Event, now event.Moment) []problem.Transition {
 	now = e.start(now)
 	e.changed = true
@@ -304,8 +304,8 @@ func (e *Engine) start(now event.Moment) event.Moment {
 			switch due, ok := e.deadline(en); {
 			case !ok:
 			case due > en.due:
-				// Requeue it, even if the corrected time is due as well: deadlines are
-				// handled in the order of their times, however stale the heap is.
+				// Requeue it, even if the corrected time is due too: deadlines are handled in the
+				// order of their times, even if the heap is stale.
 				en.due = due
 				heap.Push(&e.deadlines, en)
 			default:

@@ -12,8 +12,8 @@ import (
 // isGauge reports whether the rule uses gauges.
 func (r *Rule) isGauge() bool { return slices.Contains(r.Events, event.Gauge) }
 
-// checkGauge checks the keys of a rule for gauges. Gauges are read periodically, so
-// neither the number of matches nor a quiet period means anything.
+// checkGauge checks the keys of a rule for gauges. Gauges are read periodically, so the number
+// of matches and quiet periods mean nothing.
 func (r *loadedRule) checkGauge() {
 	if !r.isGauge() {
 		return
@@ -62,7 +62,7 @@ func (r *loadedRule) nameGauges(c *compiler) {
 }
 
 // lookAtGauges limits the rule to these gauges, and checks that groupBy distinguishes them:
-// otherwise a healthy gauge would end another's problem.
+// otherwise a healthy gauge would end the problem of another.
 func (r *loadedRule) lookAtGauges(names []string) {
 	r.gauges = names
 	r.lookAt(event.GaugeStem, names)
@@ -112,8 +112,8 @@ func (e *Engine) confirm(en *entry, at event.Moment) {
 	}
 }
 
-// reads reports whether the rule uses the event. Gauges for which its "when" can't be true
-// are ignored, so clearWhen need not name the gauge again.
+// reads reports whether the rule uses the event. It ignores gauges for which the rule's "when"
+// can't be true, so clearWhen does not have to name the gauge again.
 func (r *Rule) reads(ev *event.Event) bool {
 	return ev.Gauge == nil || !r.isGauge() || slices.Contains(r.gauges, ev.Gauge.Name)
 }

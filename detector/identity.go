@@ -78,8 +78,8 @@ func (h hash) number(n uint64) hash {
 
 // identity returns a hash that identifies a kernel record since boot. It returns false for events
 // that are not kernel records (without a boot time) and for the state of sources and gauges, which
-// is never a duplicate. A kernel message is identified by its time stamp and text, in whichever log
-// it is read; a numbered log line by its number; a daemon's report by its ID.
+// is never a duplicate. A kernel message is identified by its time stamp and text, regardless of
+// the log; a numbered log line by its number; a daemon's report by its ID.
 func identity(ev *event.Event) (uint64, bool) {
 	id, ok := identityOfOne(ev)
 	if ev.Times > 0 {
@@ -141,9 +141,9 @@ func messageIdentity(d *event.LogData) uint64 {
 	return uint64(newHash.text(event.KernelLogs).number(uint64(d.Stamp)).text(last))
 }
 
-// lineIdentity returns the identity of a numbered line. It ignores the times, which
-// differ at each reading, and the lines before it, of which another reader may have
-// seen fewer. It includes the text, so that lines of a replaced log are not duplicates.
+// lineIdentity returns the identity of a numbered line. It ignores the times, which differ at each
+// reading, and the lines before it, because another reader may have read fewer of them. It
+// includes the text, so that lines of a replaced log are not duplicates.
 func lineIdentity(d *event.LogData) uint64 {
 	last := d.Text[strings.LastIndexByte(d.Text, '\n')+1:]
 	return uint64(newHash.text(string(event.Log)).text(d.Log).number(d.Seq).number(uint64(d.Part)).text(d.Origin).text(last))

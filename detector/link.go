@@ -142,9 +142,9 @@ func (l *loader) cycles() {
 	}
 }
 
-// Selection is a layer for [Load] of which only the selected files are in force. Rules may name
-// rules of the other files in dependsOn, which has no effect, and use the conditions that those
-// files register. A fallbackFor an event kind is ignored if only rules of the other files use it.
+// Selection is a layer for [Load] that enables only some of its files. Rules may use the
+// conditions that the other files register, and may name their rules in dependsOn, which has no
+// effect. A fallbackFor an event kind is ignored if only rules of the other files use that kind.
 type Selection struct {
 	fs.FS
 	Selected func(file string) bool

@@ -164,8 +164,8 @@ func isRuleFile(name string) bool {
 		!strings.HasSuffix(strings.TrimSuffix(name, ext), "_test")
 }
 
-// readBounded reads at most one byte more than a file may have, so that the
-// parser reports a file that is too large without reading all of it.
+// readBounded reads at most one byte more than a file may have. So the parser reports a file that
+// is too large, without reading all of it.
 func readBounded(fsys fs.FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {

@@ -88,7 +88,7 @@ func (l *logMatching) match(d *event.LogData) []logpattern.Hit {
 	return l.hits.Hits
 }
 
-// show sets the text and captures that rules see to those of the hit.
+// show sets the text and captures in the event to those of the hit.
 func (l *logMatching) show(h *logpattern.Hit) {
 	if len(h.Context) != len(l.data.Text) { // both end where the text ends
 		l.data.Text = string(h.Context)
@@ -202,9 +202,9 @@ func (e *Engine) news(ev *event.Event, hits []logpattern.Hit) ([]logpattern.Hit,
 	return e.newHits(ev, hits, id, e.recent.has(id))
 }
 
-// newHits is [Engine.news] of a line whose identity is known; seen: the line was remembered before.
-// Each rule gets a kernel message once, although a log that the rule does not read may have had it
-// first.
+// newHits is [Engine.news] for a line with a known identity; seen: the line was remembered before.
+// Each rule gets a kernel message once, even if the message came first in a log that the rule does
+// not read.
 func (e *Engine) newHits(ev *event.Event, hits []logpattern.Hit, id uint64, seen bool) ([]logpattern.Hit, lineID) {
 	ids := lineID{line: id}
 	if !kernelMessage(ev) {
@@ -238,9 +238,9 @@ func (l *logMatching) forNoCondition(hits []logpattern.Hit) []logpattern.Hit {
 	return slices.DeleteFunc(hits, func(h logpattern.Hit) bool { return l.rules[h.Pattern].Condition != "" })
 }
 
-// lineEnds reports whether hit i can end a problem of a rule, and shows that hit: a match of
-// clearPattern ends the problem of its group, a match of pattern does if x, the rule's clearWhen,
-// is true. A line that fully matches the rule ends none of its problems.
+// lineEnds reports whether hit i can end a problem of a rule, and shows that hit to the rule. A
+// match of clearPattern ends the problem of its group; a match of pattern does if x, the rule's
+// clearWhen, is true. A line that fully matches the rule ends none of its problems.
 func (e *Engine) lineEnds(hits []logpattern.Hit, i int) (r *ruleState, x *expr, ok bool) {
 	l := &e.logs
 	h := &hits[i]

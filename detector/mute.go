@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// MaxMutes bounds the mutes in force. Whoever needs more should change the rules.
+// MaxMutes bounds the mutes in force. If more are needed, change the rules.
 const MaxMutes = 1000
 
 // mutes is the set of mutes in force.

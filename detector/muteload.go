@@ -20,10 +20,10 @@ import (
 const maxMuteReason = 256
 
 // ParseMutes reads a file of mutes (docs/rules.md describes the format). The error joins all
-// mistakes of the file as [Errors]; then no mutes are returned. A rule that is not in the set, or a
-// field that is not in its groupBy, is not an error: an upgrade may have removed the rule, and that
-// must not end the other mutes. Such a mute is returned as well, and unknown describes it. If rules
-// is nil, names and fields are not checked.
+// mistakes of the file as [Errors]; then no mutes are returned. An unknown rule, or a field that is
+// not in its groupBy, is not an error: an upgrade may have removed the rule, and that must not end
+// the other mutes. ParseMutes returns such a mute too, and unknown describes it. If rules is nil,
+// names and fields are not checked.
 func ParseMutes(name string, data []byte, rules *RuleSet) (list []problem.Mute, unknown Errors, err error) {
 	file, root := document.Read(name, data)
 	l := &muteLoader{unknown: &document.Reader{Name: name}, rules: rules}

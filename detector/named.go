@@ -9,13 +9,13 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// named describes the named sources that a rule reads: logs, checks or gauges. The rule
-// needs all of them, because each reports something else. Stems without names are
-// different ways to detect the same fault, so one of them is enough.
+// named describes the named sources that a rule reads: logs, checks, gauges or services. The rule
+// needs all of them, because each reports something else. Stems without names are different ways to
+// detect the same fault, so one of them is enough.
 type named struct {
 	stem  string   // of the family: event.LogStem, event.CheckStem, event.GaugeStem or event.ServiceStem
 	stems []string // with names; nil: all of the family but the crash log
-	// kernel: also the logs that contain kernel messages, of which one is enough.
+	// kernel: the rule also reads the logs that contain kernel messages; one of them is enough.
 	kernel bool
 }
 
@@ -128,8 +128,8 @@ func (e *Engine) awaitsLogs(n *named, kernel bool) bool {
 	})
 }
 
-// blindTo reports whether all sources of the rule are known to be down; of named sources, one is
-// enough.
+// blindTo reports whether all sources of the rule are known to be down. A family of named sources
+// (logs, checks, gauges, services) counts as down if one of those that the rule uses is down.
 func (e *Engine) blindTo(r *Rule) bool {
 	for _, s := range r.stems {
 		if st := e.stems[s]; st == nil || !st.Known || st.Up {

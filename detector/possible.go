@@ -54,8 +54,8 @@ func possible[T ~string](r *loadedRule, c *compiler, key, field string, values [
 	})
 }
 
-// possibleNames returns the names for which "when" can be true, of those that it compares the field
-// with. It returns nil if "when" may be true for any name.
+// possibleNames returns the names for which "when" can be true, among the names that it compares
+// the field with. It returns nil if "when" may be true for any name.
 func (r *loadedRule) possibleNames(c *compiler, field string, given map[string]any) []string {
 	names := []string{""} // no source has this name: if it is possible, so are other names
 	for _, l := range r.when.compared[field] {

@@ -20,8 +20,8 @@ type RateLimit struct {
 
 // Bounds and times of rate limits.
 const (
-	// defaultLimitCount and defaultLimitWithin apply to log rules: a journal of 64 MiB holds
-	// two days of the most that one rule may record, whoever writes to its logs.
+	// defaultLimitCount and defaultLimitWithin apply to log rules, because any process may write to
+	// a log: a journal of 64 MiB holds two days of the most that one rule may record.
 	defaultLimitCount  = 1000
 	defaultLimitWithin = time.Hour
 	// limitOfThreshold is the minimum default RateLimit.Count, in multiples of the threshold: each
@@ -29,8 +29,9 @@ const (
 	limitOfThreshold = 10
 	// maxLimitCount is the largest Count a rule may set: a bigger burst fills the journal.
 	maxLimitCount = 50_000
-	// releaseEvery is the minimum time that events are withheld, to be recorded as one: a flood in
-	// one problem then takes 720 events an hour, which leaves some of the default limit to others.
+	// releaseEvery is the minimum time for which events are withheld and merged into one: a flood in
+	// one problem then takes 720 events an hour, which leaves a part of the default limit for other
+	// problems.
 	releaseEvery = 5 * time.Second
 	// maxWithheld bounds the withheld events that a snapshot restores, to as many as one rule may
 	// have problems.
@@ -55,8 +56,8 @@ func newBudgets(l RateLimit) budgets {
 	return budgets{b, b}
 }
 
-// budget is a token bucket. It is implemented here because each matched line is charged to one:
-// golang.org/x/time/rate takes a lock for each question and computes in floating point.
+// budget is a token bucket. It is implemented here because each matched line is charged to a budget:
+// golang.org/x/time/rate takes a lock at each call and computes in floating point.
 type budget struct {
 	interval time.Duration // time that adds an event; zero: no limit
 	size     time.Duration // time that fills the empty budget
@@ -66,7 +67,7 @@ type budget struct {
 // spent reports whether the budget has no event left.
 func (b *budget) spent(now time.Duration) bool { return max(b.full-now, 0)+b.interval > b.size }
 
-// take takes an event off the budget. It returns false if there is none left.
+// take charges an event to the budget. It returns false if the budget is exhausted.
 func (b *budget) take(now time.Duration) bool {
 	if b.spent(now) {
 		return false
@@ -112,7 +113,7 @@ func newLimits() limits {
 	}
 }
 
-// charge takes an event off the budgets of the rules that its line matched.
+// charge charges an event to the budgets of the rules that its line matched.
 func (e *Engine) charge(hits []logpattern.Hit, now event.Moment) {
 	for i := range hits {
 		r := e.logs.rules[hits[i].Pattern]
@@ -150,8 +151,8 @@ func (e *Engine) Admit(ev *event.Event, now event.Moment) []*event.Event {
 	return e.limits.admitted
 }
 
-// urgentLoss returns an event for the losses of a source if conditions do not know of a recent one:
-// the source may not read the lost lines again after a kill.
+// urgentLoss returns an event for the losses of a source if no recent loss affects conditions yet,
+// because the source may not read the lost lines again after a kill.
 func (e *Engine) urgentLoss(stem string, now event.Moment) []*event.Event {
 	n := e.limits.lost[stem]
 	if n == 0 {
@@ -235,7 +236,7 @@ func (e *Engine) anySpent(now time.Duration) bool {
 	return len(e.limits.spent) > 0
 }
 
-// changeAllowed takes a change off the rules' change budgets. One rule with budget is enough.
+// changeAllowed charges a change to the rules' change budgets. One rule with budget is enough.
 func (e *Engine) changeAllowed(hits []logpattern.Hit, now time.Duration) (allowed bool) {
 	for i := range hits {
 		if r := e.logs.rules[hits[i].Pattern]; i == 0 || e.logs.rules[hits[i-1].Pattern] != r {
@@ -349,8 +350,8 @@ func (e *Engine) recordedTogether(ev *event.Event, hits []logpattern.Hit) {
 	}
 }
 
-// Release returns merged events for those that [Engine.Admit] withheld or lost, as far as the limits
-// now allow. Observe and record each like any other event.
+// Release returns merged events for the events that [Engine.Admit] withheld or lost, as far as the
+// limits now allow. Observe and record each like any other event.
 func (e *Engine) Release(now event.Moment) []*event.Event {
 	if len(e.limits.queue) == 0 && len(e.limits.lost) == 0 {
 		return nil

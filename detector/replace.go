@@ -13,8 +13,8 @@ import (
 func (e *Engine) Replace(rules *RuleSet, now event.Moment) []problem.Transition {
 	now = e.start(now)
 	oldSeries, oldRules, oldConditions := e.series, e.byName, e.conditions
-	// Resolving evaluates causes. Install the new rules first, so that the old ones
-	// neither hide nor reveal anything.
+	// Resolving evaluates causes. Install the new rules first, so that the old ones no longer hide
+	// or reveal problems.
 	e.install(rules)
 	clear(e.limits.spent)
 	for name, r := range e.byName {

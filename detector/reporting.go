@@ -66,10 +66,10 @@ func (en *entry) burstAt(at time.Duration) *burst {
 	return nearest
 }
 
-// countOnce counts occurrences that a rule reports, and returns how many of them are new. The
-// occurrences of the rule that has reported most of a burst were all counted; those that other
-// rules report up to that number are the same. first is true if the rule reports the burst for
-// the first time.
+// countOnce counts occurrences that a rule reports, and returns how many of them are new. All
+// occurrences of the rule that has reported the most in a burst were counted. Occurrences that
+// other rules report, up to that number, are the same ones. first is true if the rule reports
+// the burst for the first time.
 func (en *entry) countOnce(r *ruleState, at time.Duration, times uint64) (fresh uint64, first bool) {
 	b := en.burstAt(at)
 	if b == nil {

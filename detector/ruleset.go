@@ -80,8 +80,9 @@ func LoadFile(path string, under ...fs.FS) (*RuleSet, error) {
 }
 
 // NewSince returns the names of the rules, except log rules, that are missing from an older set or
-// match or count differently there: they may have missed events that the older rules got. It also
-// returns those whose fault loses an older rule, and with it the problems that this rule began.
+// that match or count differently there: they may have missed events that the older rules got. It
+// also returns the rules whose fault loses an older rule together with the problems that the older
+// rule began.
 func (s *RuleSet) NewSince(older *RuleSet) (names []string) {
 	for _, r := range s.rules {
 		if r.isLog() {

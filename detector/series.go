@@ -19,9 +19,9 @@ const (
 	// sameReporting is how far apart two sources may report the same fault. The kernel
 	// log arrives within a second, a polled log file within a few.
 	sameReporting = 10 * time.Second
-	// confirmWithin is the time within which a level signal must be seen again after it
-	// was restored or its source was down: khungtaskd checks every 120 s, so this is
-	// a little more than twice that.
+	// confirmWithin is the time within which a level signal must be reported again after it was
+	// restored or its source was down. It is a little more than twice the 120 s between
+	// khungtaskd's checks.
 	confirmWithin = 5 * time.Minute
 	// evidenceSpacing limits the evidence of a repeating problem to one event a second:
 	// records of a flood are alike, and copying each would be expensive.
@@ -112,8 +112,8 @@ func (en *entry) seen(level bool, at event.Moment) {
 	}
 }
 
-// signal returns the rule whose level signal keeps the problem going, or nil. That rule may have
-// reported after another rule's event began the problem.
+// signal returns the rule whose level signal keeps the problem firing, or nil. Another rule's event
+// may have begun the problem earlier.
 func (en *entry) signal() (signal *Rule) {
 	if en.rule.level {
 		return en.rule.Rule
@@ -149,8 +149,8 @@ func (en *entry) saw(r *ruleState, ev *event.Event, at event.Moment, fresh uint6
 	en.keep(ev)
 }
 
-// keep adds an event to the evidence. If there is no room it drops the oldest event
-// except the first, but not the only one of another kind.
+// keep adds an event to the evidence. If the evidence is full, it drops the oldest event other than
+// the first, but never the only event of another kind.
 func (en *entry) keep(ev *event.Event) {
 	c := ev.Clone()
 	if len(en.p.Evidence) < maxEvidence {

@@ -36,8 +36,8 @@ type savedStem struct {
 	stemState
 }
 
-// savedProblem holds a problem, whose times are wall clock times, and the engine's own
-// times, which are since boot.
+// savedProblem holds a problem (its times are wall clock times) and the engine's own times (since
+// boot).
 type savedProblem struct {
 	problem.Problem
 	progress
@@ -95,7 +95,7 @@ func (e *Engine) Restore(data []byte, now event.Moment) error {
 
 // Resume restores the state that [Engine.Snapshot] saved. Call it once, before the first Observe.
 // It drops problems whose rules were removed or changed, and new rules may hide other problems. No
-// transition reports that, nor the restored problems, which were reported before: compare
+// transition reports these changes, or the restored problems, which were reported before: compare
 // [ReportedIn] with the engine's problems after [Engine.Restarted]. On an error the engine is
 // unchanged. now is the time of the restart, in the same boot.
 //
@@ -145,8 +145,8 @@ func (e *Engine) Resume(data []byte, now event.Moment) error {
 	return nil
 }
 
-// ReportedIn returns the firing problems and the conditions of a snapshot, whatever the current
-// rules and boot are.
+// ReportedIn returns the firing problems and the conditions of a snapshot, regardless of the current
+// rules and boot.
 func ReportedIn(data []byte) (firing []problem.Problem, conditions []problem.Condition, err error) {
 	s, err := readSnapshot(data)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// lossyFor is how long a loss makes a condition Unknown: the lost record may
-// have been the fault, and a lasting fault is seen again within this time.
+// lossyFor is how long a loss makes a condition Unknown: the lost record may have been the fault,
+// and a lasting fault is reported again within this time.
 const lossyFor = 5 * time.Minute
 
 // MaxStems bounds the tracked sources, in case one invents names. Events on the state of further
@@ -85,12 +85,12 @@ func (e *Engine) watching(s *series) (out []*Rule) {
 	return out
 }
 
-// watches reports whether the rule, which is of the problem's series, would report its events in the
-// same group.
+// watches reports whether the rule, a rule of the problem's series, would report the problem's
+// events in the same group.
 func (en *entry) watches(r *Rule) bool { return len(r.GroupBy) == len(en.rule.GroupBy) }
 
-// takenOver restarts the quiet time of problems that are watched, but by none of the rules that
-// watched them before.
+// takenOver restarts the quiet time of problems that are still watched, but only by rules that did
+// not watch them before.
 func (e *Engine) takenOver(s *series, before []*Rule, now time.Duration) {
 	after := e.watching(s)
 	if slices.Equal(before, after) {
@@ -188,8 +188,8 @@ func (e *Engine) entries() (all []*entry) {
 	return all
 }
 
-// sortedEntries returns the entries sorted by group, for loops that emit transitions: a
-// replay must give them in the same order.
+// sortedEntries returns the entries sorted by group, for loops that emit transitions: a replay must
+// emit them in the same order.
 func sortedEntries(s *series) []*entry {
 	return slices.SortedFunc(maps.Values(s.entries), func(a, b *entry) int { return cmp.Compare(a.p.Group, b.p.Group) })
 }

@@ -124,8 +124,8 @@ func repeats(en *entry, ev *event.Event, at time.Duration) bool {
 	return start < at && en.Again != 0 && start <= en.Again
 }
 
-// describe renders message and subject from the current event, in the words
-// of the rule that matches it.
+// describe renders message and subject from the current event, with the templates of the rule that
+// matches it.
 func (e *Engine) describe(en *entry, ev *event.Event) {
 	var failed int
 	// From the rule in force: a reload may have changed them since begin.

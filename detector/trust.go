@@ -9,8 +9,8 @@ import (
 
 // trust returns why the absence of problems can't be trusted, or "".
 //
-// Of the stems without names, one that is up is enough. While a log or check is down, the faults of
-// the rules that read it may be missed, unless another source detects the same fault.
+// Of the stems without names, one must be up. While a log or check is down, faults of the rules that
+// read it may be missed, unless another source detects the same fault.
 func (e *Engine) trust(c *conditionState) (reason, text string) {
 	if len(c.rules) == 0 {
 		return ReasonNoRule, "no rule sets this condition"

@@ -26,9 +26,9 @@ type agentProcess struct {
 }
 
 // findAgent returns the agent running here, or nil if there is none or it may not be inspected. With
-// stateDir it returns the agent of that folder; otherwise, of several agents, the one of the default
-// folder. The agent must be in this mount namespace, so that its paths are valid here, and be run by
-// root or this user, because any other user may give a process this name.
+// stateDir it returns the agent of that folder. Otherwise, if several agents run, it returns the one
+// of the default folder. The agent must be in this mount namespace, so that its paths are valid
+// here. It must run as root or this user, because any other user may give a process this name.
 func findAgent(stateDir string) (*agentProcess, error) {
 	pids, err := hostfs.New("/").PIDs()
 	if err != nil {

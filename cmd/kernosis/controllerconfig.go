@@ -70,7 +70,7 @@ func controllerFlags(fs *pflag.FlagSet) {
 	fs.Duration("running-silent", controller.DefaultRunningSilent, "the same for a running Diagnosis, and the limit for an agent that reports but does not run it")
 	fs.Int("max-ended-diagnoses", controller.DefaultMaxEnded, "`number` of completed Diagnoses to keep in the namespace; the oldest are deleted")
 	fs.Int("workers", liveness.DefaultWorkers, "`number` of Nodes written, and Diagnoses reconciled, in parallel")
-	fs.Float64("slow-writes", liveness.DefaultSlowRate, "`number` of Node writes per second in a zone most of whose agents are silent")
+	fs.Float64("slow-writes", liveness.DefaultSlowRate, "`number` of Node writes per second in a zone where most agents are silent")
 	fs.Bool("repairs", true, "make the repairs that change Nodes and pods, if a RemediationPolicy allows them; false: only report them")
 	fs.Bool("leader-elect", true, "use leader election, so that several replicas may run")
 	fs.Duration("leader-elect-lease-duration", 15*time.Second, "how long after the leader's last renewal another replica takes over")
@@ -124,7 +124,7 @@ func (c *controllerConfig) validate() error {
 			wrong(d.name, "%s, want at least 100ms", d.value)
 		}
 	}
-	// As leader election itself requires: its tries are up to 1.2 periods apart.
+	// Leader election requires this, because its tries are up to 1.2 periods apart.
 	if c.LeaseDuration <= c.RenewDeadline {
 		wrong("leader-elect-lease-duration", "%s, want more than leader-elect-renew-deadline %s", c.LeaseDuration, c.RenewDeadline)
 	}

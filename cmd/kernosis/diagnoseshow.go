@@ -58,7 +58,7 @@ Exit code: 0 shown; 2 there is no such run.`,
 	return cmd
 }
 
-// findDiagnosis reads a run from the state folder, in whichever folder of runs it is.
+// findDiagnosis reads a run from the state folder. It searches all folders of runs.
 func findDiagnosis(stateDir, id string) (*agent.Diagnosis, error) {
 	for _, dir := range agent.RunsDirs(stateDir) {
 		if v, err := agent.ReadDiagnosis(dir, id); !errors.Is(err, fs.ErrNotExist) {

@@ -21,8 +21,8 @@ type drill struct {
 	cause func(ev *event.Event) string // the cause shown in the table
 }
 
-// drills returns the faults of the demo, whose files are below dir. They must not match other
-// faults of the machine.
+// drills returns the faults of the demo, with their files below dir. They must not match other faults of
+// the machine.
 func drills(dir string) []drill {
 	onOurLoop := func(ev *event.Event) bool {
 		return ev.Device != nil && len(ev.Device.Mounts) > 0 && strings.HasPrefix(ev.Device.Mounts[0].Path, dir)
@@ -117,8 +117,7 @@ func (o *outcome) detected(e journal.Entry, fsErrors map[string]time.Time) bool 
 	return false
 }
 
-// attributedTo returns the subject of the fault, with the process if the subject is not the process
-// itself.
+// attributedTo returns the subject of the fault and, if the subject is not a process, the process.
 func attributedTo(o *outcome) string {
 	if o.event.Task != nil && o.event.SockFail == nil {
 		return o.event.Task.String() + " in " + o.problem.Subject

@@ -155,7 +155,7 @@ func (h *healthCheck) probe(ctx context.Context) bool {
 	case componentKubeProxy:
 		status, err := h.get(ctx, h.kubeProxyPort, "/livez")
 		if err == nil && status == http.StatusNotFound {
-			// Kubernetes before 1.28 has no /livez, which is no reason to kill kube-proxy.
+			// kube-proxy before 1.28 has no /livez; do not kill it for that.
 			status, err = h.get(ctx, h.kubeProxyPort, "/healthz")
 		}
 		return h.isOK(status, err)

@@ -176,8 +176,8 @@ func lockMutes(path string) (lock *os.File, err error) {
 	return lock, err
 }
 
-// check returns the errors in a file whose last mute is new. It ignores unknown rules of the other
-// mutes, because an upgrade may have removed these rules.
+// check returns the errors in a file; its last mute is new. For the other mutes it ignores unknown
+// rules, because an upgrade may have removed them.
 func check(path string, text []byte, rules *detector.RuleSet) error {
 	list, unknown, err := detector.ParseMutes(path, text, rules)
 	if err != nil {

@@ -66,7 +66,7 @@ func (f *whyFlags) local(s why.Subject, now time.Time, known bool, step func() e
 	case errors.Is(err, local.ErrUnknownPod) && !known:
 		in.Unread = append(in.Unread, why.Unread{
 			What: "which UID " + s.String() + " has", Needed: true,
-			Why: local.ErrUnknownPod.Error() + ": it has names only of pods whose probes failed; give the UID, or a kubeconfig",
+			Why: local.ErrUnknownPod.Error() + ": it has the names of pods only if their probes failed; give the UID, or a kubeconfig",
 		})
 	case err != nil && !errors.Is(err, local.ErrUnknownPod):
 		return nil, err

@@ -21,8 +21,8 @@ var ErrRefused = fmt.Errorf("%w to earlier calls", ErrLate)
 
 // Calls are calls of one kind. The zero value is ready.
 type Calls struct {
-	// Max is how many abandoned calls there may be before others are refused; 0 means 1. Calls
-	// that are running at that time may be abandoned as well.
+	// Max is how many abandoned calls there may be before further calls are refused; 0 means 1.
+	// Calls that already run then may be abandoned too.
 	Max int
 
 	mu    sync.Mutex
@@ -43,15 +43,16 @@ func (c *Calls) Stats() Stats {
 	return c.stats
 }
 
-// Do calls f and returns its result, or [ErrLate] if that takes longer than within. f may then
-// continue for any time: it must own what it uses.
+// Do calls f and returns its result, or [ErrLate] if that takes longer than within. f may continue
+// after that for any time, so it must own what it uses.
 func Do[T any](c *Calls, within time.Duration, f func() (T, error)) (T, error) {
 	return DoSteps(c, within, func(func() error) (T, error) { return f() })
 }
 
 // DoSteps is [Do] for a call of many steps without a limit on their total time, such as reading a
-// long file in a process that gets little CPU time. f calls step after each step. If it does not for
-// within, or up to twice as long, it is abandoned, and step returns [ErrLate], so that f can end.
+// long file in a process that gets little CPU time. f calls step after each step. A call without a
+// step for within, or up to twice as long, is abandoned; step then returns [ErrLate], so that f can
+// end.
 func DoSteps[T any](c *Calls, within time.Duration, f func(step func() error) (T, error)) (T, error) {
 	var none T
 	c.mu.Lock()

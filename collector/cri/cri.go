@@ -57,9 +57,9 @@ func At(host hostfs.FS, name string) Socket {
 	return Socket{Name: name, Path: path}
 }
 
-// Find calls try with each of the [Sockets] that exists, until its error is not Unimplemented:
-// Docker's containerd listens too, but serves no CRI. Sockets whose process has ended come last:
-// another runtime may have replaced it. Find returns the last error of try.
+// Find calls try with each existing one of the [Sockets] until try returns anything but Unimplemented:
+// Docker's containerd listens too, but serves no CRI. Sockets whose process has ended come last,
+// because another runtime may have replaced it. Find returns the last error of try.
 func Find(ctx context.Context, host hostfs.FS, try func(Socket) error) error {
 	var live, dead []Socket
 	for _, name := range Sockets() {
@@ -82,7 +82,7 @@ func Find(ctx context.Context, host hostfs.FS, try func(Socket) error) error {
 	return err
 }
 
-// refuses reports whether no process listens at the socket any more.
+// refuses reports whether no process listens at it any more.
 func (s Socket) refuses(ctx context.Context) bool {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", s.Path)

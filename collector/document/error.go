@@ -99,8 +99,9 @@ const (
 	longest  = 64 // longer names are not compared: the distance costs length × length
 )
 
-// Suggest returns the names that a wrong one may mean, as `, did you mean "x" or "y"?`: those with
-// the smallest distance, else those that contain it. Empty if there are none.
+// Suggest returns the known names that are most similar to a wrong one, as `, did you mean "x" or
+// "y"?`: the names with the smallest edit distance, or else the names that contain it. It returns
+// "" if there are none.
 func Suggest[T ~string](wrong T, known []T) string {
 	if len(wrong) > longest {
 		return ""

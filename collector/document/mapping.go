@@ -64,7 +64,8 @@ func (m *Mapping) Need(keys ...string) {
 	}
 }
 
-// OfVersion reports whether apiVersion is want; else each key of the other version would be a mistake.
+// OfVersion reports whether apiVersion is want. Check it first: otherwise each key of another version
+// would be a mistake.
 func (m *Mapping) OfVersion(want string) bool {
 	have := m.Text("apiVersion")
 	switch {

@@ -22,12 +22,12 @@ const (
 	poll = 10 * time.Second
 )
 
-// Watch calls onChange after files in a folder of documents changed, once for changes that come
-// together, also for the symbolic link swap of a mounted ConfigMap. It also calls it once when the
-// watch is set up, because the folder may have changed since the caller read it. While the folder
-// can't be watched, because it is missing or inotify is used up, Watch logs that and calls onChange
-// every 10 s. It blocks until ctx ends and starts no goroutine that outlives it. Changes behind a
-// symbolic link to another directory are not noticed.
+// Watch calls onChange after files in a folder of documents have changed, once for changes in quick
+// succession. It also detects the symbolic link swap of a mounted ConfigMap. It calls onChange once
+// more when the watch is set up, because the folder may have changed since the caller read it.
+// While the folder can't be watched, because it is missing or inotify is used up, Watch logs that
+// and calls onChange every 10 s. It blocks until ctx ends and starts no goroutine that outlives it.
+// It does not detect changes behind a symbolic link to another directory.
 func Watch(ctx context.Context, dir string, log *slog.Logger, onChange func()) {
 	logged := ""
 	for {

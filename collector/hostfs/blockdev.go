@@ -62,7 +62,7 @@ func (f FS) devices(dir string) ([]string, error) {
 
 // BioBased returns the block devices that handle bios without turning them into requests (device
 // mapper, md, NVMe with several paths, DRBD, bcache, zvols, zram): request tracepoints never see
-// their errors. (bcache and some md levels pass bios on as they are: then errors belong to the device
+// their errors. (bcache and some md levels pass bios on unchanged; then errors belong to the device
 // below.) For every other device sysfs has a folder "mq" with its queues. Devices without a medium are
 // omitted: no I/O is possible on a zram or md device that is not set up.
 func (f FS) BioBased() ([]string, error) {

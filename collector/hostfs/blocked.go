@@ -108,8 +108,8 @@ func ParseSyscall(s string) (Syscall, bool) {
 			return Syscall{}, false
 		}
 	}
-	// The stack of a 64-bit process is never in the first 4 GiB: Linux maps it at the top, Go's are
-	// at 0xc000000000, and those of other threads come from mmap.
+	// The stack of a 64-bit process is never in the first 4 GiB: Linux maps it at the top, Go
+	// allocates stacks at 0xc000000000, and stacks of other threads come from mmap.
 	if words[sp]>>32 == 0 {
 		return Syscall{}, false
 	}

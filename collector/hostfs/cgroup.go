@@ -23,9 +23,9 @@ const (
 
 // Attribution is the owner that a cgroup path names: a container or, outside, a systemd unit.
 type Attribution struct {
-	// Container is zero outside containers. ID is empty for the cgroup of a whole pod, and if the path
-	// contains only a part of it; Runtime is empty if the path does not name it; QoS is empty if the
-	// level that names it is missing.
+	// Container is zero outside containers. ID is empty for the cgroup of a whole pod, or if the path
+	// contains only a part of the ID. Runtime is empty if the path does not name the runtime, QoS if
+	// the level that names it is missing.
 	Container event.Container
 	// Unit is the innermost systemd service or scope, with systemd's escapes (\x2d) decoded.
 	Unit string
@@ -208,7 +208,7 @@ const containerIDLen = 64
 func isContainerID(s string) bool { return len(s) == containerIDLen && isHex(s) }
 
 // isPodUID reports whether s is 8-4-4-4-12 hex digits with the given separator, or the 32 without
-// separator that kubelet gives to static pods. The latter UID is the hash of the manifest: in the
+// separator that kubelet gives to static pods. A static pod's UID is the hash of its manifest. In the
 // API it is the annotation kubernetes.io/config.hash of the mirror pod, whose own UID differs.
 func isPodUID(s string, sep byte) bool {
 	switch len(s) {

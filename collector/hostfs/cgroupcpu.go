@@ -110,8 +110,9 @@ func parseKeyed(s string, into map[string]*uint64) error {
 	return nil
 }
 
-// CgroupFrozen reports whether the cgroup at path, or one above it, is frozen: its processes do not
-// run, whatever their state says. On cgroup v1 path is the path in the freezer hierarchy.
+// CgroupFrozen reports whether the cgroup at path, or one above it, is frozen. Processes in it do
+// not run, whatever /proc shows as their state. On cgroup v1 path is the path in the freezer
+// hierarchy.
 func (f FS) CgroupFrozen(l CgroupLayout, path string) (bool, error) {
 	dir, v1, err := l.dir("freezer", path)
 	if err != nil {

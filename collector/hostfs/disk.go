@@ -156,7 +156,7 @@ const maxStack = 256
 // Below returns the devices that a disk or partition consists of, down to the hardware: the disk of
 // a partition, the slaves of dm and md. The device itself is first; others follow level by level.
 // As in the kernel's log, the device may also be a number ("254:0"), an NVMe controller (which
-// means its disks), or a path of one.
+// means its disks), or a path of a multipath NVMe disk.
 func (f FS) Below(device string) ([]string, error) {
 	return f.stack(device, func(name string) []string {
 		below := f.links(name, "slaves")

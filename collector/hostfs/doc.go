@@ -1,5 +1,5 @@
-// Package hostfs reads /proc, /sys and the cgroup filesystems of the node, below a root that may be
-// elsewhere: a DaemonSet sees the node at /host.
+// Package hostfs reads /proc, /sys and the cgroup filesystems of the node, below a configurable
+// root: in a DaemonSet, the node's root is at /host.
 //
 // It imports no other package of the agent. Sources (package collector) and built-in operations
 // (package diagnose/operation) use it to translate the kernel's numbers: a cgroup chain into its
@@ -8,7 +8,7 @@
 // parsers (pure functions on text or an [io.Reader]), so that every parser is tested and fuzzed
 // without a kernel.
 //
-// The content is not trusted: names of cgroups, processes, mounts and devices are bounded, and pass
+// The content is untrusted: names of cgroups, processes, mounts and devices are bounded, and pass
 // [display.Safe] before they are returned for display. Container ids and pod UIDs are returned only
 // if they have exactly the expected form.
 //

@@ -18,7 +18,7 @@ func ErrnoName(n int32) string {
 		return ""
 	}
 	switch e {
-	// Numbers with several names, of which package unix does not use the kernel's.
+	// Numbers with several names: package unix does not use the kernel's name.
 	case int64(unix.EDEADLK):
 		return "EDEADLK"
 	case int64(unix.EOPNOTSUPP):
@@ -74,8 +74,8 @@ type blkStatus struct {
 }
 
 // BlkStatus returns the name of a blk_status_t ("MEDIUM") and of the errno that it becomes
-// ("ENODATA"). A value whose meaning depends on the kernel is "STATUS_<n>" and EIO, which the
-// kernel itself uses for an unknown status.
+// ("ENODATA"). For a value whose meaning depends on the kernel it returns "STATUS_<n>" and EIO, as
+// the kernel does for an unknown status.
 func BlkStatus(status uint8) (name, errno string) {
 	if all := blkStatuses(); int(status) < len(all) && all[status].name != "" {
 		return all[status].name, ErrnoName(int32(all[status].errno))

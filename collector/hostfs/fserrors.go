@@ -206,8 +206,8 @@ func (f FS) Ext4MountedAt(device string) (time.Time, error) {
 	return time.Unix(seconds, 0), nil
 }
 
-// Views returns each path as the node's init sees it, which takes the right to trace it, and then as
-// this process sees the node: the mount table is init's.
+// Views returns two versions of each path: in the view of the node's init, because the mount table is
+// init's (this requires the right to trace init), and in this process' view of the node.
 func (f FS) Views(paths ...string) (all []string) {
 	for _, p := range paths {
 		all = append(all, f.Path("/proc/1/root"+p), f.Path(p))
@@ -237,7 +237,7 @@ func isOn(major, minor uint32, p string, st *unix.Stat_t) error {
 }
 
 // XFSShutDown reports whether the XFS of a device has shut down, using paths on it: mountinfo does
-// not show this, but stat fails with EIO then. It is an error if none of their views leads to the
+// not show this, but stat fails with EIO then. It is an error if none of the paths leads to the
 // filesystem. The call may hang.
 func (f FS) XFSShutDown(major, minor uint32, paths ...string) (bool, error) {
 	return f.firstAnswer(paths, func(p string) (bool, error) {

@@ -45,7 +45,7 @@ type symbolLine struct {
 func (s *symbolLine) isText() bool { return s.kind|0x20 == 't' || s.kind|0x20 == 'w' }
 
 // scanKallsyms calls fn for each line of r. It skips lines that it can't parse. Reading the 122,000
-// lines of a kernel takes 90 ms, most of them for the kernel's formatting.
+// lines of a kernel takes 90 ms, mostly because the kernel formats them.
 func scanKallsyms(r io.Reader, fn func(*symbolLine)) error {
 	var line symbolLine
 	lines := bufio.NewReaderSize(r, 64<<10)
@@ -110,7 +110,7 @@ func parseSymbolLine(b []byte, s *symbolLine) bool {
 }
 
 // symbolTable contains the code symbols sorted by address. names holds "name" or "name [module]",
-// each terminated by a line feed; the one of addrs[i] begins at offs[i]. A kernel with 122,000
+// each terminated by a line feed; the name of addrs[i] begins at offs[i]. A kernel with 122,000
 // symbols takes about 4 MiB.
 type symbolTable struct {
 	addrs []uint64
@@ -285,9 +285,9 @@ func (f FS) Modules() ([]Module, error) {
 	return ParseModules(s), nil
 }
 
-// codeOf returns the code range of each loaded module, by name: from its base, as far as code and
-// data together would reach, but not into the next module. Modules that are still being loaded are
-// omitted, because their init section is elsewhere.
+// codeOf returns the code range of each loaded module, by name. A range begins at the module's base
+// and has the length of code and data together, but ends where the next module begins. Modules that
+// are still being loaded are omitted, because their init section is elsewhere.
 func codeOf(all []Module) map[string]Range {
 	sorted := slices.SortedFunc(slices.Values(all), func(a, b Module) int { return cmp.Compare(a.Base, b.Base) })
 	out := make(map[string]Range, len(sorted))

@@ -48,8 +48,9 @@ type Mount struct {
 }
 
 // ParseMounts parses the text of mountinfo. The library handles the fields and their octal escapes.
-// It fails at a line longer than bufio.Scanner allows (an overlay of hundreds of layers): omitted.
-// A table that exceeds the bounds is an error: in a part of it, filesystems would look unmounted.
+// It fails at a line longer than bufio.Scanner allows (an overlay of hundreds of layers), so such
+// lines are omitted. A table that exceeds the bounds is an error, because filesystems that are
+// missing from a part of it would look unmounted.
 func ParseMounts(r io.Reader) ([]Mount, error) {
 	text, err := io.ReadAll(io.LimitReader(r, largeFile+1))
 	if err != nil {
@@ -162,7 +163,7 @@ func openUnpolled(p string) (*os.File, error) {
 }
 
 // newMountTable indexes mounts. sourceDevice returns the device behind a mount whose own number is
-// anonymous. Without one, the mount keeps its number.
+// anonymous; if it finds none, the mount keeps its number.
 func newMountTable(mounts []Mount, sourceDevice func(*Mount) (uint64, bool)) *MountTable {
 	t := &MountTable{mounts: mounts, byDevice: make(map[uint64][]event.Mount)}
 	sorted := make([]*Mount, len(mounts))

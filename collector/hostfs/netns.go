@@ -99,7 +99,7 @@ func (f FS) NetCounters(pid int) (map[string]uint64, error) {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 	}
-	// Without IPv6 the file does not exist.
+	// The file does not exist on a kernel without IPv6.
 	s, err := f.read(procPath(pid, "net/snmp6"), maxNetstat)
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil

@@ -15,7 +15,7 @@ var (
 		`|(?i)(^|[-_.])(pass|pwd|pw|token|auth|jwt|bearer|cookie)($|[-_.])`) //nolint:gochecknoglobals // a constant
 	// secretCamel does the same for names like accessToken.
 	secretCamel = regexp.MustCompile(`[a-z](Token|Pass|Pwd)$`) //nolint:gochecknoglobals // a constant
-	// ofFile matches names whose value is the name of a file rather than its content.
+	// ofFile matches names whose value is a file name rather than a secret.
 	ofFile = regexp.MustCompile(`(?i)(file|path|dir|name)$`) //nolint:gochecknoglobals // a constant
 	// userInfo matches a password in a URL, up to the last @.
 	userInfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*):[^/\s]+@`) //nolint:gochecknoglobals // a constant
@@ -27,7 +27,7 @@ var (
 	pair = regexp.MustCompile(`([A-Za-z][A-Za-z0-9_.-]*)\\*["']?[ \t]*[:=][ \t]*(\\+"|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s"',;}\]]+)`) //nolint:gochecknoglobals // a constant
 	// opening matches the opening quote of a value.
 	opening = regexp.MustCompile(`^\\*["']`) //nolint:gochecknoglobals // a constant
-	// further matches what may follow the end of a pair's unquoted value and belong to it.
+	// further matches text behind a pair's unquoted value that may still belong to the value.
 	further = regexp.MustCompile(`^[,;}\]]+[^\s"',;}\]:=]+`) //nolint:gochecknoglobals // a constant
 	// cutUserInfo matches a password in a URL whose end is missing, in arguments separated by NUL.
 	cutUserInfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^/\s:@\x00]*):[^/\s\x00]*$`) //nolint:gochecknoglobals // a constant
@@ -216,7 +216,7 @@ func redactPairs(line string) string {
 }
 
 // furtherValue returns the length of the parts at the beginning of text that belong to the unquoted
-// value before it: after a comma or the like, without a name.
+// value before it: parts without a name, after a comma or similar.
 func furtherValue(text string) (n int) {
 	for {
 		part := len(further.FindString(text[n:]))
@@ -254,7 +254,7 @@ func redactWords(text string) string {
 	return b.String()
 }
 
-// scheme reports whether a word is an authentication scheme, which a credential follows.
+// scheme reports whether a word is an authentication scheme; a credential follows it.
 func scheme(word string) bool {
 	word = strings.Trim(word, `"'`)
 	return strings.EqualFold(word, "Bearer") || strings.EqualFold(word, "Basic")

@@ -134,10 +134,10 @@ type Range struct{ Start, End uint64 } // End is the first address after it
 func (r Range) Contains(addr uint64) bool { return r.Start <= addr && addr < r.End }
 
 // Ranges returns the code ranges of functions of the kernel image, read in one pass without keeping
-// a table. A key is a symbol's full name: besides a wanted name itself there may be the parts and
-// copies that a compiler makes of it ("name.isra.0", "name.constprop.0", "name.part.0",
-// "name.cold"), each with its own range. A missing name has no key. Of several static functions
-// with one name the first is returned.
+// a table. A key is a symbol's full name: the wanted name, or a part or copy that the compiler made
+// of that function ("name.isra.0", "name.constprop.0", "name.part.0", "name.cold"), each with its
+// own range. A missing name has no key. Of several static functions with one name the first is
+// returned.
 func (f FS) Ranges(names ...string) (map[string]Range, error) {
 	file, err := os.Open(f.Path("/proc/kallsyms"))
 	if err != nil {

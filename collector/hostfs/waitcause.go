@@ -18,14 +18,14 @@ const (
 	WaitUnknown           = "unknown"
 )
 
-// waitRule defines what it means that a task sleeps in one of several kernel functions.
+// waitRule defines what a task waits for if it sleeps in one of several kernel functions.
 type waitRule struct {
 	kind   string
 	reason string
 	// hint: the function has many purposes; its callers may be more specific.
 	hint bool
-	// over is the kind of hint that the rule overrides if it matches further out. A rule that is not a
-	// hint decides alone if there was no hint before it.
+	// over is the kind of hint that the rule overrides if it matches further out. Without a hint
+	// before it, a rule that is not a hint itself decides.
 	over string
 	// next: only a direct caller of the hint's function counts.
 	next bool
@@ -41,13 +41,13 @@ type waitRule struct {
 // 5.10 to 7.3; one that a kernel does not have matches nothing there.
 //
 // A stack is read outwards from where the task sleeps. The first function that waits for one
-// specific thing decides. Functions that are used by many (io_schedule, a page's bit) are hints,
-// which a function further out may refine: a task in io_schedule waits for a disk, unless nfs_…
-// called it.
+// specific thing decides. Functions with many kinds of callers (io_schedule, waits for a page's bit)
+// are hints that a function further out may refine: a task in io_schedule waits for a disk, unless
+// nfs_… called it.
 //
-// /proc/PID/stack omits the scheduler's own functions, and the kernel counts those of mutexes,
-// semaphores, rwsems, bits and completions among them. So there a lock shows only as the function
-// that took it, and is unknown unless the kernel's own report names it; the rules below cover that.
+// /proc/PID/stack omits the scheduler's own functions, which for the kernel include those of mutexes,
+// semaphores, rwsems, bits and completions. So that file shows only the function that took a lock. The
+// lock itself is unknown unless the kernel's own report names it; the rules below cover that.
 //
 //nolint:gochecknoglobals // immutable
 var waitRules = []waitRule{

@@ -17,12 +17,11 @@
 //   - An event becomes an event of kind check with status problem, named "<source>/info" or
 //     "<source>/warn". These sources are up as long as a report is valid, with or without events.
 //
-// Which rules and conditions these events lead to is not known in this package.
+// The package does not know which rules and conditions use these events.
 //
 // # Time
 //
-// A condition is valid as long as its last report says. After a start, each condition may take its
-// source's configured heartbeat to be reported again. Until then a problem stays, and a source
-// that was up before the restart is up for the rest of that time, so that the restart changes
-// nothing.
+// A condition is valid as long as its last report says. After a start, a daemon has the source's
+// configured heartbeat to report each condition again. Until then a problem stays, and a source
+// that was up before the restart stays up, so that the restart changes nothing.
 package ingest

@@ -10,8 +10,8 @@ import (
 )
 
 // Run accepts reports until ctx ends, then it returns nil. Conditions that are not reported again in
-// time become Unknown. Events go to emit, one at a time; each is valid during the call. What an earlier
-// run of the agent knew less than a Heartbeat ago stays valid for the rest of that time.
+// time become Unknown. Events go to emit, one at a time; each is valid during the call. Reports that an
+// earlier run of the agent received less than a Heartbeat ago stay valid for the rest of that time.
 func (in *Intake) Run(ctx context.Context, emit func(*event.Event)) error {
 	in.start(emit)
 	defer func() {
@@ -117,8 +117,8 @@ func (in *Intake) expired(s *source, conditionType string, st *condition, now ti
 	in.reportCondition(s, &st.said, in.emit)
 }
 
-// unheard returns a message about since when a daemon has not reported what is named. It has a
-// fixed start time: an increasing duration would cause a write each time it is reported.
+// unheard returns a message that says since when a daemon has not reported something. The message
+// contains the start time, because an increasing duration would cause a write with each report.
 func (s *source) unheard(what string, since time.Time, never bool) string {
 	began := ""
 	if never {

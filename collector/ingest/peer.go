@@ -14,8 +14,8 @@ import (
 // Peer is the sender of a report.
 type Peer struct {
 	UID uint32
-	// Foreign is why the process does not belong to this machine or to the agent's own pod; empty
-	// if it does. It is needed because root in a container has the user id of the machine's root.
+	// Foreign says why the process does not belong to this machine or to the agent's own pod; empty if it
+	// does. The user id is not enough, because root in a container has the user id of the machine's root.
 	Foreign string
 }
 
@@ -85,11 +85,11 @@ func (p *peers) of(conn *net.UnixConn) (Peer, error) {
 	return peer, nil
 }
 
-// ended reports whether a peer's process has ended, so that its number may be another's. It takes
-// the result of SO_PEERPIDFD, which kernels have since 6.5.
+// ended reports whether a peer's process has ended. Its number may then belong to another process. It
+// takes the result of SO_PEERPIDFD, which kernels have since 6.5.
 func ended(pidfd int, err error) bool {
 	if err != nil {
-		// Up to 6.15 there is no pidfd of a process that was reaped: EINVAL or ESRCH.
+		// Up to 6.15 a reaped process has no pidfd: EINVAL or ESRCH.
 		return !errors.Is(err, unix.ENOPROTOOPT)
 	}
 	return unix.PidfdSendSignal(pidfd, 0, nil, 0) == unix.ESRCH

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rates of one source, and bursts. They stop a daemon that has gone wild, not one that has much to
-// report: heartbeats come at most every few seconds.
+// Rates of one source, and bursts. They stop a runaway daemon, not a busy one: heartbeats come at
+// most every few seconds.
 const (
 	reportsPerSecond = 2
 	reportBurst      = 30

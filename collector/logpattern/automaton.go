@@ -167,9 +167,9 @@ func (t *trie) automaton() *automaton {
 	return t.order(queue, shallow)
 }
 
-// order returns the automaton with the states in the given order, breadth first, but with those at
-// which a text ends last. The first ones, after at most one byte of a text, are those that most bytes
-// of a line lead to: they share cache lines and pages.
+// order returns the automaton with the states in the given order, breadth first, but moves states at
+// which a text ends to the end. Most bytes of a line lead to the first states (after at most one byte of
+// a text), so these share cache lines and pages.
 func (t *trie) order(states []uint32, shallow int) *automaton {
 	a := &automaton{class: t.class, width: t.width, next: make([]uint32, len(t.next))}
 	place := make([]uint32, len(t.found))

@@ -42,8 +42,8 @@ func compilePattern(p Pattern) (*compiled, error) {
 	if len(p.Expr) > MaxExpr {
 		return nil, fmt.Errorf("expression: longer than %d bytes", MaxExpr)
 	}
-	// Parse the expression alone first, so that a mistake is reported in the expression as it was
-	// written, and what is appended to it can't fix it.
+	// Parse the expression alone first: then an error quotes the expression as written, and the
+	// appended text can't hide a mistake.
 	tree, err := syntax.Parse(p.Expr, syntax.Perl)
 	if err != nil {
 		return nil, fmt.Errorf("expression: %w", err)

@@ -27,8 +27,8 @@ type choice struct {
 	folded bool
 }
 
-// worth ranks choices: the longer the shortest text and the fewer the texts, the higher. One short
-// and rare text, such as "[#" of an oops, is better than a list of twenty words.
+// worth ranks choices. A choice ranks higher if its shortest text is longer and if it has fewer
+// texts. One short and rare text, such as "[#" of an oops, is better than a list of twenty words.
 func (c choice) worth() int {
 	if len(c.texts) == 0 || len(c.texts) > maxAlternatives {
 		return 0
@@ -63,8 +63,9 @@ func (c choice) union(o choice) choice {
 	return u
 }
 
-// requiredLiterals returns texts of which every match of the expression contains one, and texts of
-// which every match contains one after its last newline. Either may be empty.
+// requiredLiterals returns two sets of texts, either of which may be empty: each match of the
+// expression contains a text of the first set, and contains a text of the second set after its last
+// newline.
 func requiredLiterals(re *syntax.Regexp) (whole, last []string) {
 	s := newSearch()
 	s.walk(re)
@@ -241,7 +242,7 @@ func (s *search) newline() {
 	s.lines = true
 }
 
-// breakRun ends the run: what follows is not adjacent to it.
+// breakRun ends the run, because the next text is not adjacent to it.
 func (s *search) breakRun() {
 	s.flush()
 	s.run = nothing()

@@ -213,8 +213,9 @@ type Hits struct {
 // Hit is one pattern that matched.
 type Hit struct {
 	Pattern int // index in the Set
-	// Text is the part that the expression matched, Context the whole lines that it touches,
-	// joined by newlines: NPD's message. They may be as long as what a Matcher keeps, 80 KiB.
+	// Text is the part that the expression matched. Context has the complete lines around it,
+	// joined by newlines, as in NPD's message. Each may have up to 80 KiB, the limit of what a
+	// Matcher keeps.
 	Text, Context []byte
 	// Lines is how many lines the match touches, at least 1. NPD reports the time of the first.
 	Lines int

@@ -27,7 +27,7 @@ const (
 	maxCaptures = 16
 	// maxProgram is the maximum number of instructions of a compiled expression; NPD's have about
 	// 80. The worst case of a run is proportional to this number times the length of the text: the
-	// worst that was found takes 45 ms for a line of MaxLine bytes, 0.5 s for maxWindow.
+	// slowest expression found takes 45 ms for a line of MaxLine bytes, and 0.5 s for maxWindow.
 	maxProgram = 1000
 	// maxPrograms bounds the instructions of a set, 40 bytes each: six times 1000 patterns like NPD's.
 	maxPrograms = 500_000

@@ -69,8 +69,8 @@ func (w *window) start(age int) int {
 // end returns the offset in buf where the latest line ends.
 func (w *window) end() int { return len(w.buf) - 1 }
 
-// touched returns how many of the last lines of the log a text touches that starts at an offset in
-// buf and ends with the latest line. A newline belongs to the line after it, as in NPD.
+// touched returns how many of the last lines of the log overlap with a text that starts at an offset
+// in buf and ends with the latest line. A newline belongs to the line after it, as in NPD.
 func (w *window) touched(from int) int {
 	age := 0
 	for age+1 < w.real && w.start(age)-1 > from {

@@ -55,8 +55,8 @@ var priorityNames = [...]string{"emerg", "alert", "crit", "err", "warning", "not
 //
 // The expression matches what the kernel prints after the name. The name has at most 15 bytes
 // (TASK_COMM_LEN), its control characters appear as "\xNN" in [Line.Text], and it may itself
-// contain "[1]: ". The kernel prints more behind the "]" than a name could hold. So a process
-// can't hide a message that has its name elsewhere, such as the message of a hung task.
+// contain "[1]: ". The kernel prints more behind the "]" than a name could hold. So a process can't use
+// its name to make another message, such as that of a hung task, look like a crash.
 //
 //	app[12]: segfault at 0 ip … sp … error 4 in app[…]           x86 (arch/x86/mm/fault.c), sparc
 //	app[12]: segfault (11) at 0 nip … lr … code 1 in app[…]      powerpc; also "bus error" and others
@@ -109,7 +109,8 @@ const (
 	Overrun Reason = "overrun"
 	// Truncated: a file was truncated, and no copy of its contents was found.
 	Truncated Reason = "truncated"
-	// Rotated: what follows the position was rotated away, vacuumed, or is in a file that can't be read.
+	// Rotated: the lines after the position were rotated away or vacuumed, or are in a file that can't be
+	// read.
 	Rotated Reason = "rotated"
 	// TooLong: the lines were longer than the limit. Except by kmsg, they were handed over without ends.
 	TooLong Reason = "too-long"
@@ -117,7 +118,8 @@ const (
 	Malformed Reason = "malformed"
 	// Suppressed: the writer dropped lines (journald's rate limit, kernel messages it missed).
 	Suppressed Reason = "suppressed"
-	// BadPosition: the saved position is not one of this log, so reading began as without one.
+	// BadPosition: the saved position does not belong to this log, so reading began as if there were
+	// none.
 	BadPosition Reason = "bad-position"
 )
 

@@ -20,8 +20,8 @@
 // the last save are reported again with the same numbers, so that the engine recognizes them (it
 // remembers 4096 events).
 //
-// Lines from before this boot are counted as skipped: the state of the kernel that they describe is
-// gone. The exception is the log crash, which only rules that name it get.
+// Lines from before this boot describe a kernel that no longer runs; they are counted as skipped.
+// The exception is the log "crash", whose lines go only to rules that name it.
 //
 // # Streams
 //

@@ -134,11 +134,12 @@ func (l *source) emitAllLosses(now time.Time) {
 }
 
 // holdFor is how long a kernel line is held back. The kernel often prints a line before it reaches the
-// hook where a probe detects the same fault, and knows more: the probe's event should come first.
+// hook where a probe detects the same fault. The probe's event has more details, so it should come
+// first.
 const holdFor = 500 * time.Millisecond
 
-// releaseEvery is the minimum time between two releases: in a storm of faults each line would
-// otherwise have its own, and waking up costs more than reporting the line.
+// releaseEvery is the minimum time between two releases. Otherwise each line of a storm of faults
+// would have a release of its own, and waking up costs more than reporting the line.
 const releaseEvery = 100 * time.Millisecond
 
 // held is an event that is held back until due.

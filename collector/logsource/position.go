@@ -74,8 +74,8 @@ func (l *source) load() logs.Position {
 	return f.Position
 }
 
-// save writes the position, after reporting everything before it that is still pending: what is
-// before a saved position is never reported again.
+// save reports all pending lines and then writes the position: lines before a saved position are
+// never reported again.
 func (l *source) save() {
 	now := time.Now()
 	l.emitAllHeld()

@@ -142,8 +142,8 @@ func (l *source) read(ctx context.Context, position logs.Position) error {
 	return r.Run(ctx, l.handle)
 }
 
-// reportState reports changes of whether the log can be read. The position is saved before, so
-// lines that are logged from then on are not missed, whatever happens.
+// reportState reports changes of whether the log can be read. It saves the position first, so that
+// later lines are not missed even if the agent is killed.
 func (l *source) reportState(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -31,8 +31,8 @@ const (
 	SynRecv     State = unix.BPF_TCP_SYN_RECV
 	CloseWait   State = unix.BPF_TCP_CLOSE_WAIT
 	Listen      State = unix.BPF_TCP_LISTEN
-	// NewSynRecv, a handshake that a listener knows of before there is a socket, has no constant:
-	// dumps report it as SynRecv, and it is requested as SynRecv, too.
+	// NewSynRecv, a handshake of a listener before there is a socket, has no constant: dumps
+	// report it as SynRecv, and it must be requested as SynRecv.
 	maxState State = unix.BPF_TCP_MAX_STATES
 )
 
@@ -135,7 +135,8 @@ func (v *View) Sockets(states uint32, port uint16, info bool, fn func(*Socket)) 
 // Connection returns the namespace's end of a connection, with struct tcp_info, however many
 // sockets the port has; nil: it is not in the namespace.
 func (v *View) Connection(local, remote netip.AddrPort) (found *Socket, err error) {
-	// Not by a request for one socket as Child does: that finds none that is bound to a device.
+	// Do not request a single socket as Child does: such a request finds no socket that is bound
+	// to a device.
 	all, err := v.sockets(AllStates, local.Port(), remote.Port(), true, func(s *Socket) {
 		if s.State != Listen && s.Local == local && s.Remote == remote {
 			kept := *s
@@ -148,7 +149,7 @@ func (v *View) Connection(local, remote netip.AddrPort) (found *Socket, err erro
 	return found, err
 }
 
-// sockets is Sockets for those with the local and remote port that are not 0.
+// sockets is Sockets, limited to a local and a remote port; 0 means any.
 func (v *View) sockets(states uint32, port, remote uint16, info bool, fn func(*Socket)) (all bool, err error) {
 	all = true
 	local, peer := netip.AddrPortFrom(netip.Addr{}, port), netip.AddrPortFrom(netip.Addr{}, remote)

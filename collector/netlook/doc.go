@@ -5,6 +5,6 @@
 // (package diagnose/operation) later and more thoroughly. A [View] queries one namespace over
 // netlink, a [Namespaces] finds namespaces, and [Within] runs a function in one.
 //
-// It must not change anything in a namespace, nor start processes. Entering another process's
+// It must not change anything in a namespace or start processes. Entering another process's
 // namespace requires CAP_SYS_ADMIN.
 package netlook

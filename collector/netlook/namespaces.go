@@ -128,9 +128,9 @@ func (n *Namespaces) Home(addr netip.Addr, end time.Time) Home {
 	return h
 }
 
-// NodeNamespace returns the network namespace of the node's init, with a process in it: 1, or, if
-// that may not be inspected, this process, which has the same namespace if the agent is on the
-// host network.
+// NodeNamespace returns the network namespace of the node's init, with a process in it: process 1
+// or, if that may not be inspected, this process, which has the same namespace if the agent is on
+// the host network.
 func NodeNamespace(fs hostfs.FS) (inode uint32, pid int, err error) {
 	if inode, err = fs.NetNS(1); err == nil {
 		return inode, 1, nil

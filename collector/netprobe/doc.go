@@ -2,13 +2,13 @@
 // without a proxy and without verifying certificates, each on a connection of its own that lingers
 // for a second, with kubelet's redirects, headers and bounds.
 //
-// It is a leaf. Its users decide what is probed and what a failure means: package
-// collector/probe/active gives verdicts, and operations (diagnose/operation) restrict by
-// [Probe.Connected] what may be connected to.
+// It is a leaf. Its users decide what to probe and what a failure means: package
+// collector/probe/active determines verdicts, and operations (diagnose/operation) restrict the
+// allowed addresses by [Probe.Connected].
 //
 // A [Probe] defines the probe, a [Result] its outcome: how far it got, how long each part took,
-// and what the kernel knows about the connection. A probe never outlives its [Probe.Run]: its
-// connections are closed by then.
+// and what the kernel knows about the connection. A probe never outlives its [Probe.Run]: when Run
+// returns, its connections are closed.
 //
 // # DNS requests
 //

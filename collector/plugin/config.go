@@ -123,7 +123,7 @@ func setDefault[N int | time.Duration](field string, value *N, unset N) error {
 	return nil
 }
 
-// with returns the check with the set's values for those that it lacks.
+// with returns the check, with the set's values for missing settings.
 func (c Check) with(set Config) Check {
 	c.Timeout = cmp.Or(c.Timeout, set.Timeout)
 	c.InvokeInterval = cmp.Or(c.InvokeInterval, set.InvokeInterval)

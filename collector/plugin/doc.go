@@ -1,10 +1,10 @@
 // Package plugin runs check programs: scripts and binaries of an administrator whose exit code
 // reports whether there is a problem.
 //
-// It is the counterpart of node-problem-detector's custom-plugin-monitor and keeps its contract:
-// exit code 0 is OK, 1 is a problem, anything else, including termination by a signal, is unknown;
-// the program's standard output is the message. A [Runner] runs the checks of one configuration
-// and passes each [Result] to a function; it knows nothing about conditions and events.
+// It replaces node-problem-detector's custom-plugin-monitor with the same contract. Exit code 0 is
+// OK, 1 is a problem; anything else, including termination by a signal, is unknown. The program's
+// standard output is the message. A [Runner] runs the checks of one configuration and passes each
+// [Result] to a function; it does not handle conditions and events.
 //
 // # Limits of a program
 //

@@ -11,7 +11,8 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// orphanGrace is how long orphans must be zombies: children of our own are waited for at once.
+// orphanGrace is how long orphans must be zombies before they are reaped; other parts reap their own
+// children at once.
 const orphanGrace = 5 * time.Second
 
 // ReapOrphans waits for orphans until ctx ends, if this process inherits them as process 1 of a container.

@@ -119,8 +119,8 @@ func (r *Runner) follow(ctx context.Context, i int) {
 	}
 }
 
-// first returns the delay before the first run of check i: each check gets a part of the spread, and a
-// random time in it, so that nodes that start together don't use a common service at the same time.
+// first returns the delay before the first run of check i: a random time within the check's part of the
+// spread. So nodes that start together don't call a common service at the same time.
 func (r *Runner) first(i int) time.Duration {
 	n := time.Duration(len(r.cfg.Checks))
 	part := min(r.cfg.Spread, r.cfg.Checks[i].InvokeInterval) / n

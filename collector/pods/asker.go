@@ -46,7 +46,7 @@ func NewAsker(cfg KubeletConfig) (*Asker, error) {
 	return &Asker{cfg: cfg, base: u}, nil
 }
 
-// check refuses an address that can't be used as it was meant.
+// check refuses an address that can't be used as intended.
 func (c *KubeletConfig) check() (*url.URL, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil {

@@ -4,7 +4,7 @@
 //
 // All map a pod's UID, as in the names of cgroups, to its namespace, name and labels, and remember pods
 // for some minutes after they are deleted, because a fault is often the last event of a pod. A Watch
-// is of metadata only, and only of this node's pods.
+// receives only metadata, and only of this node's pods.
 //
 // [Convert] converts a pod of the API to the form that package probe uses: its probes, with the API
 // server's defaults filled in and named ports resolved, and the state of its containers. It is pure
@@ -18,7 +18,7 @@
 //
 // # Unhealthy Events
 //
-// [Events] requests kubelet's Events about the probes of one pod from the API server. It does so when
-// a probe has failed and nothing else explains why, pod by pod. A watch of Events would send the
+// [Events] requests kubelet's Events about the probes of one pod from the API server. It requests them
+// pod by pod, when a probe has failed and nothing else explains why. A watch of Events would send the
 // Events of all nodes to each agent, which is too much for the API server of a big cluster.
 package pods

@@ -74,9 +74,10 @@ const (
 	maxQuoted = 300
 )
 
-// ProbesAnnotation of a pod in a file decides who makes its probes: "active" means this agent;
-// "observe", which is the default, means kubelet, which the agent only observes. It is ignored
-// for pods of the API: permission to create a pod must not allow making the agent run programs.
+// ProbesAnnotation of a pod in a file says who makes its probes: "active" means this agent;
+// "observe", the default, means kubelet, whose probes the agent only observes. It is ignored for
+// pods of the API server: permission to create a pod must not imply permission to make the agent
+// run programs.
 const ProbesAnnotation = "kernosis.io/probes"
 
 // Parse reads pods from YAML or JSON: v1 Pods, and lists of them, in any number of documents. Its
@@ -208,8 +209,8 @@ func assumeRunning(pod *probe.Pod, from *corev1.Pod) {
 	}
 }
 
-// hash returns the UID for a pod that has none. As with kubelet's static pods, a changed manifest
-// is another pod.
+// hash returns the UID for a pod without one. As for kubelet's static pods, a changed manifest is
+// another pod.
 func hash(p *corev1.Pod) types.UID {
 	same := corev1.Pod{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
 	// Encoding what was decoded can't fail.

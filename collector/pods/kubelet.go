@@ -35,8 +35,8 @@ const (
 	// podsPage is the page with kubelet's pods. It needs the permission "get nodes/pods", before
 	// 1.33 "get nodes/proxy".
 	podsPage = "pods"
-	// believeAfter is how long kubelet has to list none of the API server's pods before that is
-	// believed: a starting kubelet lists only static pods until it has received the others
+	// believeAfter is how long kubelet must list no pods of the API server before the agent trusts
+	// that list: a starting kubelet lists only static pods until it has received the others
 	// (kubernetes/kubernetes#112119).
 	believeAfter = 2 * time.Minute
 )
@@ -106,11 +106,11 @@ func (k *Kubelet) Ask() {
 	}
 }
 
-// Read polls once and passes the pods to the sink. A list without pods of the API server is an
-// error with InPod, and otherwise for 2 minutes after a list with some. The first list after an
-// error is one, too, if pods are missing: a starting kubelet lists what it has, and adds the pods of
-// the API server one by one, within a moment. Call it at the start, before Run, to find out whether
-// kubelet answers. It must not be called while Run runs.
+// Read polls once and passes the pods to the sink. A list without pods of the API server is an error
+// if InPod is set, and otherwise for 2 minutes after a list with such pods. The first list after an
+// error is also an error if pods are missing from it: a starting kubelet lists the pods that it has,
+// and adds those of the API server one by one, within a moment. Call it at the start, before Run, to
+// find out whether kubelet answers. It must not be called while Run runs.
 func (k *Kubelet) Read(ctx context.Context) error {
 	at, since, doubted := time.Now(), k.partial, k.doubted
 	k.partial, k.doubted = time.Time{}, true

@@ -191,8 +191,8 @@ func readItems[T any](dec *json.Decoder, each func(i int, p *T)) error {
 var ErrNoPod = errors.New("kubelet has no such pod on this node") //nolint:gochecknoglobals // a constant
 
 // Pod requests a complete pod from kubelet, or returns [ErrNoPod]. A static pod has the UID from
-// kubelet, not that of its mirror pod in the API. If two pods have the name, it prefers one of the API server
-// to a static pod, and then the newest: kubelet learns of a pod's end only a moment later.
+// kubelet, not that of its mirror pod in the API. If two pods have the name, it prefers a pod of the API
+// server to a static pod, and then the newest, because kubelet lists a pod for a moment after its end.
 func (a *Asker) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	var found *corev1.Pod
 	err := a.each(ctx, func(p *corev1.Pod) {

@@ -14,9 +14,9 @@ const hashLen = 32
 // mirror.
 //
 // Anyone who may create a pod with spec.nodeName can set the mirror annotation. So Hash requires
-// the form of a hash, because another form may be another pod's UID, and a Node as owner, because
-// kubelet's mirrors have one. Someone who knows the hash of a static pod can still claim it;
-// [Precedes] decides between them.
+// the form of a hash, because other forms may be another pod's UID. It also requires a Node as
+// owner, because kubelet's mirror pods have one. Someone who knows the hash of a static pod can
+// still claim it; [Precedes] decides between such pods.
 func Hash(m *metav1.ObjectMeta) string {
 	hash := m.Annotations[corev1.MirrorPodAnnotationKey]
 	if len(hash) != hashLen || strings.Trim(hash, "0123456789abcdef") != "" || !ofNode(m) {
@@ -63,8 +63,8 @@ func UIDs(m *metav1.ObjectMeta) []string {
 	return uids
 }
 
-// Precedes reports whether uid refers to the pod m rather than to other. The pod whose own UID it
-// is comes first, then pods that claim to mirror a static pod of that UID, the oldest first.
+// Precedes reports whether uid refers to the pod m rather than to other. The pod that has this
+// UID itself comes first, then pods that claim to mirror a static pod with it, the oldest first.
 func Precedes(m, other *metav1.ObjectMeta, uid string) bool {
 	if own, others := string(m.UID) == uid, string(other.UID) == uid; own != others {
 		return own

@@ -65,8 +65,8 @@ func read(e *corev1.Event) (observe.Unhealthy, bool) {
 	return u, true
 }
 
-// LastOccurrence returns when what an Event reports happened last, and how often it did so far. The
-// fields differ between core/v1 and events.k8s.io.
+// LastOccurrence returns the time of the last occurrence that an Event reports, and the number of
+// occurrences. The fields differ between core/v1 and events.k8s.io.
 func LastOccurrence(e *corev1.Event) (at time.Time, count int) {
 	at, count = e.LastTimestamp.Time, int(e.Count)
 	if s := e.Series; s != nil {

@@ -116,8 +116,8 @@ func listWatch[L runtime.Object](
 	}
 }
 
-// settle is how long a new watch gets to deliver pods that were created while there was none; it
-// takes milliseconds.
+// settle is how long a new watch may take to deliver pods that were created while there was no
+// watch; it takes milliseconds.
 const settle = time.Second
 
 // streams tracks whether a watch is open. An informer does not report that: it stays synced after
@@ -165,11 +165,11 @@ func (w *Watch) Run(ctx context.Context) error {
 	return nil
 }
 
-// Known reports whether all pods have been seen that the node had at a time. While a watch is
-// open that holds for any time, because changes arrive within milliseconds.
+// Known reports whether the Watch has received all pods that the node had at a time. While a watch
+// is open, this is true for any time, because changes arrive within milliseconds.
 func (w *Watch) Known(time.Time) bool { return w.informer.HasSynced() && w.streams.settled() }
 
-// Await waits until all pods of the node have been seen, or ctx ends.
+// Await waits until the Watch has received all pods of the node, or ctx ends.
 func (w *Watch) Await(ctx context.Context) { cache.WaitForCacheSync(ctx.Done(), w.informer.HasSynced) }
 
 // Pod returns the pod with this UID, as in the name of its cgroup.

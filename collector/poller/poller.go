@@ -17,10 +17,10 @@ import (
 // Poller waits until any of several descriptors is readable.
 //
 // It uses Go's own poller, which watches an epoll instance that watches the descriptors. A thread
-// blocked in a system call keeps its processor for 10 ms, and meanwhile the runtime's monitor
-// (sysmon) checks it, first every 20 µs: for the few records of a quiet node that costs more than
-// handling them. For the same reason system calls that never block bypass the runtime, so that
-// they don't wake its monitor.
+// blocked in a system call keeps its processor for 10 ms. Meanwhile the runtime's monitor
+// (sysmon) checks it, at first every 20 µs, which costs more than handling the few records of a
+// quiet node. For the same reason system calls that never block bypass the runtime, so that they
+// don't wake its monitor.
 //
 // After a descriptor became readable, the Poller ignores it until the next Wait, so a caller that
 // lets records accumulate is not woken for each.

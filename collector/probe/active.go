@@ -11,7 +11,7 @@ import (
 // Prober makes probes. It must be safe for concurrent use.
 type Prober interface {
 	// Probe makes one probe within its timeout. It returns an error if the probe could not be
-	// made. That is not a failure of the probe; the Manager tries it three times.
+	// made. This does not count as a failed probe; the Manager tries three times.
 	Probe(ctx context.Context, r *Request) (Outcome, error)
 }
 
@@ -68,7 +68,7 @@ func (m *Manager) drive(ctx context.Context, w *worker) {
 	}
 }
 
-// once makes the probe if it is due. It reports whether the worker goes on.
+// once makes the probe if it is due. It reports whether the worker continues.
 func (m *Manager) once(ctx context.Context, w *worker) bool {
 	switch m.look(w, time.Now()) {
 	case stepEnd:

@@ -72,7 +72,7 @@ func (c *course) look(at *sight) (step, effects) {
 		}
 		return stepWait, e
 	}
-	// Readiness goes on, so that traffic ends while the container still answers.
+	// Readiness continues, so that traffic ends while the container still answers.
 	if at.pod.Deleting && c.kind != Readiness {
 		e.add(Success) // so that the container is not restarted
 		return stepEnd, e
@@ -88,10 +88,10 @@ func (c *course) look(at *sight) (step, effects) {
 	return stepProbe, e
 }
 
-// begin switches to a container with a new ID. The run goes on, as kubelet's does: a restart for
-// another reason does not end it. If the beginning of the run was not observed, its length is
-// unknown. The restart then most likely means that kubelet's run has reached its threshold, so
-// the run is reset.
+// begin switches to a container with a new ID. The run of equal results continues, as in kubelet:
+// a restart for another reason does not end it. If the beginning of the run was not observed, its
+// length is unknown. The restart then most likely means that kubelet's run has reached its
+// threshold, so the run is reset.
 func (c *course) begin(to *Container) {
 	if c.id != "" {
 		c.early = true
@@ -112,7 +112,7 @@ func (c *course) first(of *Container) Result {
 }
 
 // take counts the result of a probe that was due. It returns how many results in a row are equal,
-// and whether that reaches the threshold and so is the container's result.
+// and whether that reaches the threshold, which makes it the container's result.
 func (c *course) take(r Result) (run int, reached bool) {
 	if c.last == r {
 		c.run++

@@ -14,15 +14,15 @@
 //
 //   - Nothing is counted while a container has no ID. A new ID starts with the initial result
 //     (liveness success, readiness failure, startup unknown), or with what kubelet reports of
-//     this very container. It ends a hold. The run of equal results goes on.
+//     this very container. A new ID also ends a hold, but not the run of equal results.
 //   - A container that does not run has failed. If it is not restarted, the worker ends;
 //     sidecars are restarted.
 //   - While the pod is being deleted, readiness goes on; liveness and startup end with success.
 //   - Nothing is counted during the initial delay, which begins with the container's start.
-//     Startup gates the others, and is on hold once it has succeeded or failed.
-//   - A result counts once as many equal results in a row as its threshold are reached. After a
-//     failure, liveness is on hold until the container has a new ID.
+//     The startup probe gates the others; it is on hold once it has succeeded or failed.
+//   - A result counts once its threshold of equal results in a row is reached. After a failure,
+//     liveness is on hold until the container has a new ID.
 //   - An active probe first runs after a random part of its period, if the agent is younger
-//     than the period. A probe that can't be made is tried three times, and is not a failure.
-//     Readiness is probed at once when something has changed.
+//     than the period. A probe that can't be made is tried three times and does not count as a
+//     failure. Readiness is probed at once when something has changed.
 package probe

@@ -122,9 +122,9 @@ type Outcome struct {
 	// Unsure, for a failure: kubelet may not count it. It is reported, but does not count towards
 	// a threshold.
 	Unsure bool
-	// Container is the ID of the container that was probed, as in the pod; empty: decided by At.
-	// A failure of a container that has ended meanwhile counts for that container. More says that
-	// another failure of it follows.
+	// Container is the ID of the probed container, as in the pod; if empty, At decides. A failure
+	// of a container that has ended meanwhile counts for that container. More says that another
+	// failure of that container follows.
 	Container string
 	More      bool
 	// Detail has further facts for the event that reports the outcome; the worker fills in names

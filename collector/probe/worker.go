@@ -31,8 +31,8 @@ type worker struct {
 }
 
 // Observe counts a probe that kubelet has made. It returns false if there is no such worker, or
-// if the worker does not take the outcome now: it is gated by startup or the initial delay, on
-// hold, or deleting, or an earlier container was probed.
+// if the worker does not accept the outcome now: startup or the initial delay gates it, it is on
+// hold or being deleted, or the outcome is of an earlier container.
 func (m *Manager) Observe(k Key, o Outcome) bool {
 	m.mu.Lock()
 	w := m.workers[k]

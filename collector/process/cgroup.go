@@ -206,7 +206,7 @@ func (g *Group) enter() (fd int, ok bool) {
 	return g.fd, true
 }
 
-// unusable disables the group, because no program can be started in it.
+// unusable disables the group after a program could not be started in it.
 func (g *Group) unusable(err error) {
 	g.disabled.Store(true)
 	g.of.log.Warn("programs run without a control group", "cgroup", g.dir, "error", err)

@@ -1,5 +1,6 @@
-// Package process runs an untrusted program once, so that it and everything it starts has ended
-// when [Program.Run] returns: check programs (package plugin) and the scripts of operations.
+// Package process runs an untrusted program once: a check program (package plugin) or the script
+// of an operation. The program and everything that it starts have ended when [Program.Run]
+// returns.
 //
 // # Limits of a program
 //
@@ -28,5 +29,5 @@
 // The program itself is always waited for, but only after its group was killed, so that its number
 // can't have been reused by then. Its orphans are inherited by init.
 //
-// The package is a leaf: it knows nothing about checks, operations and events.
+// The package is a leaf: it does not depend on checks, operations and events.
 package process

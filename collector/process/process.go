@@ -18,8 +18,8 @@ const (
 	// drainFor is how long processes that the program started may still write after its own end:
 	// the tee of "exec > >(tee …)" ends a moment later.
 	drainFor = 500 * time.Millisecond
-	// killFor is how long a killed process may take to end. Freeing the memory of a large one
-	// takes this long; longer means uninterruptible sleep.
+	// killFor is how long a killed process may take to end. Freeing the memory of a large process may
+	// take this long; if it takes longer, the process is in uninterruptible sleep.
 	killFor = 2 * time.Second
 	// countEvery is how often processes are counted if the kernel doesn't limit them.
 	countEvery = 100 * time.Millisecond
@@ -35,8 +35,8 @@ const maxTail = 1 << 10
 var (
 	ErrTimeout   = errors.New("time limit reached")
 	ErrProcesses = errors.New("too many processes")
-	// ErrStuck: it was killed, but has not ended, because it is in uninterruptible sleep. Also
-	// returned for a later run of [Runs] that is not started because of it.
+	// ErrStuck: the program was killed but has not ended, because it is in uninterruptible sleep. [Runs]
+	// also returns it for later runs that it does not start because of that.
 	ErrStuck = errors.New("killed, but has not ended")
 )
 
@@ -166,7 +166,8 @@ func (p *Program) fork(cgroup int) (*process, error) {
 	return run, nil
 }
 
-// supervise waits for the process, kills it when its time is up, and then what it left behind.
+// supervise waits for the process and kills it when its time is up. Then it kills the processes that the
+// program left behind.
 func (r *process) supervise(ctx context.Context, limit time.Duration) Outcome {
 	o := Outcome{Started: true}
 	if o.Err = r.watch(ctx, limit); o.Err == nil {
@@ -199,7 +200,7 @@ func (r *process) supervise(ctx context.Context, limit time.Duration) Outcome {
 	return o
 }
 
-// watch waits for the end of the process. If it has to be ended before, watch returns the reason.
+// watch waits for the end of the process. If the process must be killed first, watch returns the reason.
 func (r *process) watch(ctx context.Context, limit time.Duration) error {
 	var up <-chan time.Time // without a limit it never receives
 	if limit > 0 {

@@ -73,9 +73,9 @@ func populated(dir string) (bool, error) {
 	return bytes.Contains(events, []byte("populated 1")), err
 }
 
-// groupLives reports whether a process group whose leader was waited for has processes, not
-// counting zombies, because those of orphans may stay for a while. As long as it has any, the
-// kernel does not reuse its number for a new process.
+// groupLives reports whether a process group has processes after its leader was reaped. It ignores
+// zombies, because zombies of orphans may stay for a while. While the group has processes, the kernel
+// does not reuse its number for a new process.
 func groupLives(id int) bool {
 	if errors.Is(unix.Kill(-id, 0), unix.ESRCH) || unix.Kill(id, 0) == nil {
 		return false

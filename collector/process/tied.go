@@ -21,8 +21,8 @@ func StartTied(cmd *exec.Cmd) error {
 // startTied is StartTied; a confined command can't gain rights. exited is closed when the command has
 // exited, and is a zombie.
 //
-// The kernel sends the death signal when the thread that forked ends, and Go ends a thread with a
-// goroutine that is locked to it. So the command has a thread of its own, which stays until the
+// The kernel sends the death signal when the thread that forked ends, and Go ends a thread together
+// with the goroutine that is locked to it. So each command has its own thread, which lives until the
 // command has exited.
 func startTied(cmd *exec.Cmd, confined bool) (exited <-chan struct{}, err error) {
 	if cmd.SysProcAttr == nil {

@@ -1,10 +1,9 @@
-// Package selfcheck finds out which parts of the agent can't do their work because a right (a
-// capability), a path of the host or a BPF program is missing.
+// Package selfcheck determines which parts of the agent can't work because a capability, a path of the
+// host or a BPF program is missing.
 //
-// It tries whatever can be tried: it opens a log, enters a network namespace, writes a file. It
-// checks only the capabilities if a trial would change something and if there is no other sign of
-// a missing right. It is not a source of faults: it ignores a log that exists but is silent, or a
-// daemon that is down.
+// It tries the real operations: it opens a log, enters a network namespace, writes a file. It checks
+// capabilities instead if a trial would change something and nothing else shows a missing right. It
+// does not detect faults: it ignores a log that exists but is silent, or a daemon that is down.
 //
 // # Rights
 //
@@ -155,7 +154,8 @@ func (c *Checker) stems(have func(...string) []string) []*Lack {
 	for _, s := range c.cfg.Stems {
 		if s.Err == nil {
 			if s.Name == socketStem && len(have("CAP_SYS_ADMIN")) > 0 && len(have("CAP_NET_ADMIN")) > 0 {
-				// These programs are attached when there is a target: it is known that this would fail.
+				// These programs are attached only when there is a target, but it is already known that
+				// this would fail.
 				out = append(out, lack(s.Name, MissingRights, "CAP_NET_ADMIN", nil, "connections without a route, and some when there are many at a time"))
 			}
 			continue

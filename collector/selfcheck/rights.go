@@ -27,8 +27,8 @@ func Needless() []string {
 var ErrCgo = errors.New("this program is built with cgo") //nolint:gochecknoglobals // a constant
 
 // Drop drops capabilities of all threads of this process, permanently. If programs is set, it also
-// drops them from the bounding set: otherwise programs that this process starts as root would have
-// them again. It returns those that the process had.
+// drops them from the bounding set: otherwise programs that this process starts as root would get
+// them back. It returns the capabilities that the process had.
 //
 // Call it early, before threads differ in their capabilities.
 func Drop(names []string, programs bool) (dropped []string, err error) {

@@ -83,7 +83,7 @@ func (c *Checker) processes(have func(...string) []string) *Lack {
 }
 
 // namespaces checks whether network namespaces can be entered, to query listeners and their
-// queues. It enters its own one, which requires the same right.
+// queues. It enters this process' own namespace, which requires the same right.
 func (c *Checker) namespaces() *Lack {
 	if err := enterOwn(); err != nil {
 		return lack("namespaces", MissingRights, "CAP_SYS_ADMIN", err, "full accept queues and listeners of pods (reported as unanswered)")
@@ -180,7 +180,7 @@ func (c *Checker) log(l Log, have func(...string) []string) *Lack {
 		return nil
 	}
 	if dir := filepath.Dir(l.Path); errors.Is(err, fs.ErrNotExist) {
-		// A log that nobody has written yet is not missing.
+		// A log file that no program has created yet is not missing.
 		if _, err := c.fs.RealPath(dir); err != nil {
 			return lack(part, MissingHostPath, c.fs.Path(dir), err, unseen)
 		}

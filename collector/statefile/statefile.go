@@ -71,9 +71,10 @@ func (e *NewerError) Error() string {
 	return fmt.Sprintf("it is from a newer version of Kernosis: format %d, known up to %d", e.Form, e.Known)
 }
 
-// Decode decodes a JSON object into v. The number of its format is in its field version; without
-// one it is the first. Fields that v does not have are ignored, because newer versions of Kernosis
-// may add some within a format. The error is a [*NewerError] if the format is newer than known.
+// Decode decodes a JSON object into v. The object's field version has the number of its format;
+// without that field it has the first format. Decode ignores fields that v does not have, because
+// newer versions of Kernosis may add fields within a format. The error is a [*NewerError] if the
+// format is newer than known.
 func Decode(raw []byte, known int, v any) error {
 	var of struct {
 		Version int `json:"version"`

@@ -6,7 +6,7 @@
 // scrape reads nothing, so it can't be blocked by a file system that hangs. It runs no programs:
 // what node-problem-detector gets from lsblk is in /sys/block.
 //
-// The statistics are those of the node as far as it is visible: mounts and interfaces are those of
+// The statistics are of the node, as far as it is visible: mounts and interfaces are those of
 // process 1 in the given /proc.
 //
 // # Differences from the original
@@ -19,6 +19,6 @@
 //   - Devices have their kernel names (dm-0), even if lsblk uses others.
 //   - UnifiedCgroupHierarchy is also 1 if that is the default and not on the kernel's command
 //     line.
-//   - A metric that is not chosen is not read; the original requires all of net/, and reads
+//   - Only chosen metrics are read; the original requires all of net/, and reads
 //     disk/percent_used only together with disk/bytes_used.
 package systemstats

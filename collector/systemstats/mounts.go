@@ -117,7 +117,7 @@ func (c *Collector) askFirst(mounts []mount) (mount, unix.Statfs_t, error) {
 	root := c.root()
 	for _, m := range mounts {
 		path := filepath.Join(root, m.Path)
-		// At a mount that is not visible from here, the values would be those of another file system.
+		// If the mount is not visible from here, the values would be of another file system.
 		st, err := c.inTime(path, func() (unix.Statfs_t, error) { return hostfs.StatfsAt(path, m.Major, m.Minor) })
 		if err == nil {
 			return m, st, nil

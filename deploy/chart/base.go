@@ -148,7 +148,7 @@ func kustomization(fields map[string]any) ([]byte, error) {
 	return append([]byte(generated), text...), err
 }
 
-// merged returns the values of under overridden by those of over.
+// merged returns the values of under, overridden by those of over.
 func merged(under, over map[string]any) map[string]any {
 	out := maps.Clone(under)
 	for k, v := range over {

@@ -41,7 +41,7 @@ func reference(name, version string) (dist.NamedTagged, error) {
 	return tagged, nil
 }
 
-// blobs are those of an OCI image layout under construction.
+// blobs has the blobs of an OCI image layout under construction.
 type blobs map[digest.Digest][]byte
 
 // write writes the image for all platforms as a tar and returns the digest that a registry will use

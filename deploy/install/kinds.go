@@ -37,7 +37,7 @@ const look = 250 * time.Millisecond
 // nudges is the minimum time between two nudges of the API server.
 const nudges = 2 * time.Second
 
-// nudgedAt is the annotation of a CRD whose deletion had to be requested again.
+// nudgedAt is the annotation of a CRD for which the deletion had to be requested again.
 const nudgedAt = finalizers + "deletion-asked-at"
 
 // shown bounds how many objects a message names.

@@ -19,12 +19,13 @@ func ours(manager string) bool {
 
 // leftover returns which conditions of a Node belong to Kernosis. l is the Lease of the Node's
 // agent, or nil. The owner of a condition is the writer of its heartbeat, because every write of an
-// agent includes the heartbeat; other fields may be left from another writer. Conditions written by
-// the controller keep the agent's heartbeat and are recognised by their reasons.
+// agent includes the heartbeat; other fields may be left from another writer. Conditions that the
+// controller has written keep the agent's heartbeat, and are recognised by their reasons.
 //
-// An agent corrects conditions of its Lease's types if others change them, but does not write one
-// that is already as it should be. So these conditions are ours too, unless somebody has written
-// them since the Lease was last renewed. Those are returned as foreign: "Type (manager)".
+// An agent corrects conditions of its Lease's types if others change them, but does not write a
+// condition that is already correct. So these conditions are ours too, unless somebody has written
+// them after the last renewal of the Lease. leftover returns these as foreign: "Type
+// (manager)".
 //
 // Kubernetes' own conditions are in neither list.
 func leftover(n *corev1.Node, l *leaseOf) (types, foreign []string) {

@@ -179,8 +179,8 @@ func (u *uninstall) removeConditions(ctx context.Context, t *task) error {
 
 var errUnknownRepair = fmt.Errorf("annotation %s lists a repair that this version does not know: undo it by hand and remove the annotation, or use the version that made it", policy.AnnotationActs)
 
-// takeBack undoes what repairs have done and is still in force. A repair of a kind that this version
-// does not know is an error, after all others are undone.
+// takeBack undoes changes of repairs that are still in force. If this version does not know the kind
+// of a repair, takeBack undoes all others and returns an error.
 func (u *uninstall) takeBack(ctx context.Context, t *task) error {
 	var undone []policy.Act
 	err := retry(ctx, func(ctx context.Context) error {

@@ -55,10 +55,11 @@ type Config struct {
 
 // Uninstall stops agents and controller and then removes what they have written.
 //
-// It removes nothing while one of their pods runs on a ready Node, because the pod would write it
-// again, or if agents seem to run in another namespace. It reports pods on Nodes that are not ready
-// but does not wait for them. The error names each Node that could not be written, with the reason;
-// its Lease stays, so that another Uninstall finds it. Only ctx limits how long Uninstall takes.
+// It removes nothing while one of their pods runs on a ready Node, because that pod would write
+// everything again. Nor does it if agents seem to run in another namespace. It reports pods on Nodes
+// that are not ready but does not wait for them. The error names each Node that could not be written,
+// with the reason; its Lease stays, so that another Uninstall finds it. Only ctx limits how long
+// Uninstall takes.
 func Uninstall(ctx context.Context, c Config) error {
 	client, err := kubernetes.NewForConfig(c.To)
 	if err != nil {
@@ -113,7 +114,7 @@ type uninstall struct {
 	foreign map[string]int  // number of such conditions written by others, by "Type (manager)"
 }
 
-// clean removes what is on Nodes, and then the Leases that refer to them.
+// clean removes conditions and changes from Nodes, and then the Leases of these Nodes.
 func (u *uninstall) clean(ctx context.Context) error {
 	for pass := range passes {
 		known, err := u.leases(ctx)
@@ -141,7 +142,7 @@ func (u *uninstall) clean(ctx context.Context) error {
 	return nil
 }
 
-// reappeared returns an error that names what was written again, and the Nodes.
+// reappeared returns an error that lists what was written again, and on which Nodes.
 func reappeared(todo []task) error {
 	var what, names []string
 	for _, kind := range []struct {
@@ -162,7 +163,7 @@ func reappeared(todo []task) error {
 	return fmt.Errorf("%s reappear on %d nodes, so an agent or controller is still running somewhere: %s", strings.Join(what, ", "), len(todo), display.List(names, shown))
 }
 
-// report prints what was removed from Nodes.
+// report prints the conditions and changes that were removed from Nodes.
 func (u *uninstall) report() {
 	if len(u.removed) == 0 {
 		u.Say("no conditions of Kernosis are left on nodes")

@@ -104,7 +104,7 @@ const unscraped = "5m"
 // while one of the rules has a problem of the severity.
 func (k *known) expr(all []*known) string {
 	var parts []string
-	// Drop these labels: otherwise a new pod of the agent would cause another alert.
+	// Drop these labels: otherwise each new pod of the agent would cause another alert.
 	const of = "max without (instance, pod, uid) (last_over_time(problem_gauge{type=%q%s}[" + unscraped + "])) == 1"
 	if len(k.reasons) > 0 {
 		parts = append(parts, fmt.Sprintf(of, k.name, k.matcher(all)))
@@ -239,9 +239,9 @@ func often(s problem.Severity) (times int, within string) {
 }
 
 // problemAlerts returns the alerts for each reason of temporary problems, with the highest severity
-// of its rules. A reason reported by a problem daemon replaces the rule's: problems of such rules
-// are counted by rule name, with one alert per severity, and so are problems whose severity depends
-// on the event.
+// of its rules. If a problem daemon reports a reason, it replaces the rule's reason. So problems of
+// such rules are counted by rule name, with one alert per severity, and so are problems whose severity
+// depends on the event.
 func problemAlerts(rules []*detector.Rule, taken []Alert, cfg AlertConfig) []Alert {
 	by := map[string][]*detector.Rule{}
 	for _, r := range rules {
@@ -292,7 +292,7 @@ func problemAlert(reason string, s problem.Severity, doc string, cfg AlertConfig
 	return Alert{Alert: reason, Labels: labels(s), Expr: expr, Annotations: cfg.ofProblem(reason, within, doc)}
 }
 
-// problemAlertByRule returns the alert for problems of some rules, whatever their reasons. Unlike
+// problemAlertByRule returns the alert for problems of some rules, regardless of their reasons. Unlike
 // problem_counter, their series start with the first occurrence, which increase() does not count.
 func problemAlertByRule(reason string, s problem.Severity, rules []string, doc string, cfg AlertConfig) Alert {
 	times, within := often(s)

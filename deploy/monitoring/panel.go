@@ -208,9 +208,10 @@ func podLink() dataLink {
 	return dataLink{Title: "Probes", URL: "/d/" + uidProbes + "?${datasource:queryparam}&${cluster:queryparam}&var-namespace=${__data.fields.Namespace}&var-pod=${__value.text}&${__url_time_range}"}
 }
 
-// rise returns an expression for the increase of counters. Unlike increase() it includes the first
-// count of a counter that was absent before, but misses what was counted before a restart. The
-// sample at the start may be missing after a failed scrape, so it uses the latest of an hour.
+// rise returns an expression for the increase of counters. Unlike increase(), it includes the
+// first count of a counter that was absent before, but it misses counts from before a restart. The
+// sample at the start may be missing after a failed scrape, so it uses the latest sample of an
+// hour.
 func rise(counter, within string) string {
 	return "(" + counter + " - (last_over_time(" + counter + "[1h] offset " + within + ") <= " + counter + " or " + counter + " * 0))"
 }

@@ -54,8 +54,8 @@ func (in *Input) unset() []Finding {
 	return out
 }
 
-// judgedRule is a rule with a judge of its pattern, or the mistake why that can't be compiled. A
-// rule without a pattern has neither.
+// judgedRule is a rule with a judge of its pattern, or the error if the pattern can't be
+// compiled. A rule without a pattern has neither.
 type judgedRule struct {
 	*Rule
 	*judge
@@ -102,8 +102,8 @@ func (in *Input) same(i int) *Rule {
 	return nil
 }
 
-// shape reports findings on the expression itself, independent of the lines. It returns
-// whether the expression can match at all.
+// shape reports findings on the expression itself, independent of the lines. It reports whether
+// the expression can match anything.
 func shape(r *judgedRule, report reporter) bool {
 	if len(r.set.Unfiltered()) > 0 {
 		report(Warning, Costly, nil, "has no fixed text: the expression runs on every line")

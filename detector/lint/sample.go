@@ -22,8 +22,8 @@ type judge struct {
 	unbound []match // forms that match without the end anchor only
 }
 
-// match is a form that the pattern matches, with the word that the pattern needs in
-// place of a name; "" if any name matches.
+// match is a form that the pattern matches, and the word that the pattern requires in place of
+// a name; "" if any name matches.
 type match struct {
 	form *indexedForm
 	word string
@@ -98,8 +98,8 @@ func newJudge(r *Rule, c *index) (*judge, error) {
 }
 
 // try checks whether the pattern matches a form, with the default names or with the
-// pattern's own words as names. The words of a pattern that shares none with the form
-// are not tried, unless the pattern is a single name.
+// pattern's own words as names. It does not try words of a pattern that has no word in common
+// with the form, unless the pattern is a single name.
 func (j *judge) try(f *indexedForm) {
 	names := []string{""}
 	if f.names && (len(j.words) < 2 || slices.ContainsFunc(j.words, func(w string) bool {
@@ -169,7 +169,7 @@ func (j *judge) nearest(reason string) string {
 func (j *judge) score(text string) float64 {
 	has, all, n := 0.0, 0.0, 0
 	for _, w := range j.words {
-		// A word that no form contains is misspelt, or shows that the pattern is unrelated.
+		// If no form contains the word, it is misspelt or the pattern is unrelated.
 		weight := 0.4
 		if n := j.corpus.common(w); n > 0 {
 			weight = 1 / float64(1+n)

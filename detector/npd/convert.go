@@ -33,10 +33,10 @@ type Set struct {
 	conditions []registered // of all files
 }
 
-// Convert merges files, except skipped ones. under holds the rules of the layers below
-// the result, without the operator's own, which may name rules of the result; it may be nil. A rule with the same condition and reason as a rule in under
-// reports the same fault, so it depends on that rule (dependsOn) and the fault is
-// reported once. The files are not changed.
+// Convert merges files, except skipped ones. under holds the rules of the layers below the result;
+// it may be nil. It must not include the operator's own rules, because these may name rules of the
+// result. A rule with the same condition and reason as a rule in under reports the same fault, so
+// it depends on that rule (dependsOn) and the fault is reported once. The files are not changed.
 func Convert(files []*File, under *detector.RuleSet) (*Set, error) {
 	c := &converter{
 		set: &Set{}, file: detector.RuleFile{Conditions: make(map[string]detector.ConditionSpec)}, names: make(names), logNames: make(names),
@@ -154,7 +154,7 @@ func (c *converter) clearing(out *detector.Rule, r *LogRule, kernel bool) {
 		if !r.Permanent() || r.Never {
 			continue
 		}
-		// The rule clears like the rule below, unless the file says otherwise.
+		// The rule clears like the rule in under, unless the file says otherwise.
 		if out.ClearWhen == "" && strings.HasPrefix(u.ClearWhen, "event.kind ==") {
 			out.ClearWhen = u.ClearWhen
 		}
@@ -194,7 +194,7 @@ func (c *converter) source(s LogSource) string {
 	return s.Name
 }
 
-// Unset returns a warning for each condition of the files that none of the rules in force sets.
+// Unset returns a warning for each condition of the files that no rule in force sets.
 func (s *Set) Unset(rules *detector.RuleSet) (warnings detector.Errors) {
 	for _, n := range s.conditions {
 		if !slices.ContainsFunc(rules.Rules(), func(r *detector.Rule) bool { return r.Condition == n.Type }) {

@@ -3,8 +3,8 @@
 //
 // [Parse] and [LoadFile] read one file strictly and return a [File]: plain data with NPD's defaults
 // filled in. All mistakes are reported together, with file, line, column and key. Things that NPD
-// ignores (an unknown or duplicate key) are warnings. So is a trailing comma in a list, which one
-// of the files that NPD ships has, although NPD itself refuses to start with it.
+// ignores (an unknown or duplicate key) are warnings. A trailing comma in a list is a warning too:
+// one of the files that NPD ships has one, although NPD itself refuses to start with it.
 //
 // [Convert] merges files to a [Set]: a layer of rule files for [detector.Load], and the settings.
 // Rules that report the same condition share it, even if they are in different files.

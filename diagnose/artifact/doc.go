@@ -9,13 +9,14 @@
 //
 // An artifact is written under a temporary name and renamed on Close, so that each artifact is
 // complete, even after kill -9: [Open] removes and counts incomplete files. Size and SHA-256 are in
-// the folder's .index, with one JSON object a line. If an artifact is missing there, they are
+// the folder's .index, with one JSON object a line. For an artifact that is missing there, they are
 // computed again.
 //
 // An operation may have its own folder below [Config.Storage] ([Run.Of]). The diagnosis' subfolder
 // there counts towards the budget, and is kept and removed together with the one in the store,
-// whose .index names it. Its disk may hang while the store's does not: then calls fail after a
-// while, others fail at once, and what could not be read or removed is left to the next [Open].
+// whose .index names it. Its disk may hang while the store's does not. Then calls fail after a
+// timeout, further calls fail at once, and files that could not be read or removed are left to the
+// next [Open].
 //
 // The content is not inspected. Folders are 0700 and files 0600, because profiles and captures
 // contain secrets.

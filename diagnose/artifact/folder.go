@@ -58,8 +58,8 @@ func CheckFolder(folder string) error {
 	return nil
 }
 
-// OfSystem reports whether an absolute path is one to which Kernosis never writes: the root, or a
-// path below the host's boot, runtime or configuration folders.
+// OfSystem reports whether Kernosis never writes to an absolute path: the root, or a path below
+// the host's boot, runtime or configuration folders.
 func OfSystem(path string) bool {
 	path = filepath.Clean(path)
 	return path == "/" || slices.ContainsFunc([]string{

@@ -25,8 +25,8 @@ const (
 // partialName returns the name of an artifact while it is written.
 func partialName(name string) string { return "." + name + partialSuffix }
 
-// load reads the store's folders. It logs and skips entries that are not the store's, and those
-// that can't be read: they stay on disk, and do not count towards the budget.
+// load reads the store's folders. It logs and skips foreign entries and entries that it can't read:
+// they stay on disk, and do not count towards the budget.
 func (s *Store) load() error {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
@@ -158,8 +158,7 @@ func (s *Store) loadArtifact(id, folder string, at place, e fs.DirEntry, known m
 }
 
 // readIndex returns the artifacts in the index of a diagnosis, and the operations' folders in which
-// it has files. It skips lines that a crash has torn. What the index lacks is computed from the
-// files.
+// it has files. It skips lines that a crash has torn, and computes missing entries from the files.
 func (s *Store) readIndex(id string) (known map[string]Artifact, folders []string) {
 	known = map[string]Artifact{}
 	f, err := s.root.OpenFile(id+"/"+indexFile, os.O_RDONLY|noFollow, 0)

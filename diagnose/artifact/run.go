@@ -20,7 +20,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// ErrRunning is returned if artifacts of a running diagnosis are to be removed, or if it is begun
+// ErrRunning is the error of an attempt to remove artifacts of a running diagnosis, or to begin it
 // twice.
 var ErrRunning = errors.New("the diagnosis is running")
 

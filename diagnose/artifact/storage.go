@@ -130,8 +130,8 @@ type place struct {
 
 func (p place) file(name string) string { return p.dir + "/" + name }
 
-// reach calls f. If the place is in the storage folder, it may abandon f, which must own what it
-// uses; step then returns an error.
+// reach calls f, which must own what it uses: if the place is in the storage folder, reach may
+// abandon f, and step then returns an error.
 func reach[T any](p place, within time.Duration, f func(step func() error) (T, error)) (T, error) {
 	if p.storage == nil {
 		return f(func() error { return nil })

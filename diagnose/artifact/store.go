@@ -34,7 +34,7 @@ type Config struct {
 	Budget int64
 	// Open reports whether a diagnosis has not ended, even if it does not run now: its artifacts are
 	// evicted only if there are no others. It is called with locks held, and must not call the Store.
-	// nil: those that don't run have ended.
+	// If Open is nil, a diagnosis that does not run counts as ended.
 	Open func(id string) bool
 }
 
@@ -48,8 +48,9 @@ type Store struct {
 
 	storage storage
 
-	// disk is locked while the store's content and its files are changed, which may take as long as
-	// the disk hangs. Files below Storage are only removed meanwhile, which is bounded.
+	// disk is locked while the store's content and its files are changed, which may last as long as
+	// the disk hangs. Of the files below Storage, only the removal, which is bounded, takes place
+	// under the lock.
 	disk sync.Mutex
 	// mu is locked after disk, and never while waiting for the disk. Changing diagnoses and stats
 	// requires both locks, reading them one.
@@ -57,8 +58,8 @@ type Store struct {
 	diagnoses map[string]*diagnosis
 	stats     Stats
 
-	// left are those whose folders could not be read or removed in full: their index stays. Guarded
-	// by disk.
+	// left has the diagnoses whose folders could not be read or removed completely: their index
+	// stays. Guarded by disk.
 	left map[string]*diagnosis
 }
 
@@ -194,8 +195,9 @@ func (s *Store) release(f *file, n int64) {
 // room returns how many bytes are left in the budget.
 func (s *Store) room() int64 { return s.cfg.Budget - s.stats.Bytes }
 
-// evict removes the artifacts of the ended diagnosis whose last artifact is the oldest, or if none
-// has ended, of such a one that does not run. It returns false if there is none to evict.
+// evict removes the artifacts of one diagnosis: of the ended ones, that whose last artifact is the
+// oldest; if none has ended, the same of those that do not run. It returns false if there is nothing
+// to evict.
 func (s *Store) evict() bool {
 	oldest, open := "", false
 	for id, d := range s.diagnoses {

@@ -58,11 +58,11 @@ func Served() leader.Served {
 	}}
 }
 
-// ByObject returns the manager's cache options for the kinds of diagnoses. A cached Diagnosis lacks
-// the results of its operations; once it has ended or has a repair, only their values, and the messages
-// except those of repairs. It lacks its parameters once it has a node or has ended, unless it has a
-// repair. Read it from the API server before using them, and never write a whole
-// object from the cache.
+// ByObject returns the manager's cache options for the kinds of diagnoses. A cached Diagnosis lacks the
+// results of its operations. Once it has ended or has a repair, it lacks only the results' values, and
+// the messages except those of repairs. It lacks its parameters once it has a node or has ended, unless
+// it has a repair. Read the Diagnosis from the API server before using these fields, and never write a
+// whole object from the cache.
 func ByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&v1alpha1.Operation{}:         {Transform: cache.TransformStripManagedFields()},
@@ -81,8 +81,8 @@ func trimDiagnosis(object any) (any, error) {
 	return object, nil
 }
 
-// trim removes from a Diagnosis what is not used from the cache: up to some 200 KiB. A cluster may
-// have tens of thousands of them.
+// trim removes the fields of a Diagnosis that are not used from the cache, up to some 200 KiB. A
+// cluster may have tens of thousands of Diagnoses.
 func trim(d *v1alpha1.Diagnosis) {
 	d.ManagedFields = nil
 	if d.Spec.TargetSelector == nil { // otherwise its children inherit them

@@ -195,8 +195,8 @@ func OnChange[T client.Object](f func(ctx context.Context, q Queue, was, is T)) 
 	}
 }
 
-// onDiagnosisChange enqueues a changed Diagnosis. It also reports changes, because only here both versions
-// are known.
+// onDiagnosisChange enqueues a changed Diagnosis. It also reports changes, because only this function has
+// both versions.
 func (r *diagnoses) onDiagnosisChange(ctx context.Context, q Queue, was, is *v1alpha1.Diagnosis) {
 	parent := func(d *v1alpha1.Diagnosis) {
 		if p := d.Parent(); p != nil {

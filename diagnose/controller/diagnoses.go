@@ -138,7 +138,8 @@ func (r *diagnoses) end(ctx context.Context, d *v1alpha1.Diagnosis, phase v1alph
 	return r.write(ctx, d, &s)
 }
 
-// keep deletes an ended Diagnosis once its TTL is over. One with a parent is deleted with it.
+// keep deletes an ended Diagnosis once its TTL is over. A Diagnosis with a parent is deleted
+// together with the parent.
 func (r *diagnoses) keep(ctx context.Context, d *v1alpha1.Diagnosis, ended time.Time) (reconcile.Result, error) {
 	if d.Parent() != nil {
 		return reconcile.Result{}, nil
@@ -163,7 +164,7 @@ func (r *diagnoses) keep(ctx context.Context, d *v1alpha1.Diagnosis, ended time.
 	return reconcile.Result{}, r.remove(ctx, d, deletedTTL)
 }
 
-// orphaned deletes a Diagnosis whose parent is gone. The garbage collector would too, but later.
+// orphaned deletes a Diagnosis whose parent is gone, sooner than the garbage collector would.
 func (r *diagnoses) orphaned(ctx context.Context, d *v1alpha1.Diagnosis) (bool, error) {
 	parent := d.Parent()
 	if parent == nil {

@@ -12,8 +12,8 @@
 // Diagnosis whose condition Complete is True is no longer changed. Package repair writes the
 // conditions of RemediationPolicies.
 //
-// Each object is reconciled by itself, and the next step follows from the object, the Nodes and the
-// agents' Leases alone: if a controller stops half way, the next one continues. All waiting is
+// Each object is reconciled separately, and the next step depends only on the object, the Nodes and
+// the agents' Leases: if a controller stops half way, the next one continues. All waiting is
 // bounded, so no Diagnosis waits or runs forever.
 //
 // The manager comes from package leader. Its cache must keep Nodes and the agents' Leases as

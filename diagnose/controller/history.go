@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// anyTrigger selects all ended Diagnoses, noTrigger those that no Trigger has created. Neither
-	// can be a Trigger's name.
+	// anyTrigger selects all ended Diagnoses, noTrigger the Diagnoses that no Trigger has created.
+	// Neither is a valid name of a Trigger.
 	anyTrigger, noTrigger = "*", "-"
 	// defaultHistory is the default in the API.
 	defaultHistory = 100
@@ -111,8 +111,8 @@ func (r *diagnoses) childCounts(ctx context.Context) (map[string]int, error) {
 	return out, nil
 }
 
-// rankOnNode returns, by UID, how many of the ended Diagnoses of the same node ended after each.
-// Ranking by it keeps one node with a recurring fault from evicting the history of the other nodes.
+// rankOnNode returns, by UID, how many Diagnoses of the same node ended later than each one. This rank
+// keeps a node with a recurring fault from evicting the history of other nodes.
 func rankOnNode(list []v1alpha1.Diagnosis) map[types.UID]int {
 	byEnd := sortByEnd(list)
 	slices.Reverse(byEnd)
@@ -139,9 +139,9 @@ func sortByEnd(list []v1alpha1.Diagnosis) []*v1alpha1.Diagnosis {
 	return out
 }
 
-// surplus returns which ended Diagnoses to delete so that the sum of weights does not exceed most:
-// those of the highest rank first, and among these the oldest. Needed ones are skipped; kept
-// reports whether the sum is still over the limit because of them.
+// surplus returns the ended Diagnoses to delete so that the sum of weights does not exceed most: the
+// highest rank first, and within a rank the oldest. It skips Diagnoses that are still needed; kept
+// reports whether the sum still exceeds the limit because of these.
 func surplus(list []v1alpha1.Diagnosis, most int, weigh func(*v1alpha1.Diagnosis) int, rank map[types.UID]int, needed func(*v1alpha1.Diagnosis) bool) (out []*v1alpha1.Diagnosis, kept bool) {
 	total := 0
 	for i := range list {
@@ -182,8 +182,8 @@ func (r *diagnoses) onEndedChange(_ context.Context, q Queue, was, d *v1alpha1.D
 }
 
 const (
-	// heldAtMost is longer than the verification of a repair can take (verifyWithin is at most
-	// 24h): a repair not verified by then never will be.
+	// heldAtMost is longer than the verification of a repair can take (verifyWithin is at most 24h): a
+	// repair that is not verified after that never will be.
 	heldAtMost = 25 * time.Hour
 	// heldAgain is how often a Diagnosis that is kept because of a slot is checked again.
 	heldAgain = 5 * time.Minute

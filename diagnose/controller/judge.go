@@ -72,11 +72,11 @@ func judgePending(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time) step
 	return judgeSilent(d, a, c, c.PendingSilent, later(d.CreationTimestamp.Time, a.last), now)
 }
 
-// judgeLeft handles a Diagnosis whose node has an agent that reports. The agent that runs it writes
-// nothing while nothing changes, for days if nobody approves a repair: the Diagnosis is left to it
-// while its Lease shows that it is alive. Once it is not, another agent gets RunningSilent to take
-// the Diagnosis over. After an outage of the API an agent gets the same time again to report what
-// it did meanwhile.
+// judgeLeft handles a Diagnosis whose node has an agent that reports. The agent that runs the
+// Diagnosis writes nothing while nothing changes, even for days if nobody approves a repair. So the
+// Diagnosis is left to that agent while its Lease shows that it is alive. If the agent is gone,
+// another one has RunningSilent to take the Diagnosis over. After an outage of the API, an agent
+// has the same time again to report what it did meanwhile.
 func judgeLeft(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time, what string) step {
 	if a.runs {
 		return step{again: again(c.RunningSilent, c.RunningSilent)}
@@ -89,7 +89,7 @@ func judgeLeft(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time, what st
 }
 
 // judgeSilent handles a Diagnosis whose agent has been silent for some time. It ends the Diagnosis
-// only after its status has said AgentSilent for c.Silent: this shows that the API server was
+// only after the status has been AgentSilent for c.Silent: this proves that the API server was
 // reachable, so the agent could have reported.
 func judgeSilent(d *v1alpha1.Diagnosis, a agent, c *Config, wait time.Duration, since, now time.Time) step {
 	why, said := fmt.Sprintf("no agent of node %s is reporting", d.Spec.NodeName), time.Duration(0)
@@ -182,8 +182,8 @@ func (a *agents) see(node string, l *coordinationv1.Lease, now time.Time) (back 
 	s := a.heard[node]
 	switch {
 	case s == nil:
-		// This Lease has not been seen to change yet. Its agent counts as alive for one period; the
-		// Lease's renewTime is the best guess at its last sign of life.
+		// No change of this Lease has been observed yet. Its agent counts as alive for one period;
+		// the Lease's renewTime is the best estimate of its last sign of life.
 		s = &sign{renewTime: says, seen: now, last: earlier(says, now), since: now}
 		a.heard[node] = s
 		back = true

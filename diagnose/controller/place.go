@@ -25,8 +25,8 @@ const lookForPod = 2 * time.Second
 
 // place sets the Diagnosis' node to that of its pod.
 //
-// The status is written before the spec, so that a user who may write Diagnoses but not their
-// status can't make it look as if the controller had chosen the node ([placed]).
+// The status is written before the spec. So a user who may write Diagnoses but not their status
+// can't pretend that the controller has chosen the node ([placed]).
 func (r *diagnoses) place(ctx context.Context, d *v1alpha1.Diagnosis) (reconcile.Result, error) {
 	if d.Spec.Cancel {
 		return reconcile.Result{}, r.end(ctx, d, v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelled, "cancelled before it began", nil)
@@ -75,8 +75,8 @@ func waitForNode(d *v1alpha1.Diagnosis, pod *corev1.Pod, wait time.Duration, now
 }
 
 // contradiction returns an error text if a Diagnosis that has not begun names a node other than its
-// pod's. It trusts a Diagnosis that an agent created for a problem: the pod was there when the
-// problem hit it, and a pod of the same name may run elsewhere by now. A Diagnosis from a
+// pod's. It trusts a Diagnosis that an agent created for a problem: the pod was on the node when
+// the problem hit it, and a pod of the same name may run on another node by now. A Diagnosis from a
 // targetSelector got its node from the pod.
 func (r *diagnoses) contradiction(ctx context.Context, d *v1alpha1.Diagnosis) (string, error) {
 	if d.Spec.PodReference == nil || d.Status.Phase != "" || d.Parent() != nil || placed(d) ||
@@ -145,7 +145,7 @@ func notAllowed(why error) refused {
 	return refused{v1alpha1.ReasonNotAllowed, why.Error()}
 }
 
-// refusalOfPod does the same once the pod is known.
+// refusalOfPod is [diagnoses.refusal] once the pod is known.
 func (r *diagnoses) refusalOfPod(d *v1alpha1.Diagnosis, pod *corev1.Pod) refused {
 	if !tenancy.Applies(d, r.config.Namespace) {
 		return refused{}

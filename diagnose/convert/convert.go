@@ -27,7 +27,8 @@ type Result struct {
 
 // Finding is something about the input that the user must know.
 type Finding struct {
-	// Lost: it is not in the output. Otherwise it is, but has another meaning or needs a check.
+	// Lost: it is not in the output. Otherwise it is in the output, but has another meaning or needs a
+	// check.
 	Lost bool
 
 	File     string

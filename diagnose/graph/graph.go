@@ -58,9 +58,9 @@ func Build(nodes []Node) (*Graph, error) {
 	return g, nil
 }
 
-// Require returns the graph with the dependences that operations declare themselves. Each node also
-// depends on all nodes that always run before it and whose operation is one that needs returns for
-// its own. If there is no such node, the error is a [Faults].
+// Require returns the graph with the dependences that operations declare themselves. needs returns
+// the operations whose results an operation requires. Each node then also depends on the nodes of
+// these operations that always run before it. If there is no such node, the error is a [Faults].
 func (g *Graph) Require(needs func(operation string) []string) (*Graph, error) {
 	nodes := make([]Node, len(g.nodes))
 	var faults Faults

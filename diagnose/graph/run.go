@@ -13,11 +13,11 @@ const (
 	Succeeded Outcome = "Succeeded"
 	Failed    Outcome = "Failed" // its path fails, and every other path through it
 	// WouldRun is a repair that was withheld. It counts as done without effect. The nodes after it
-	// can't run without its effect and results, so the first path that continues from it counts as
+	// need its effect and results and can't run, so the first path that continues from it counts as
 	// succeeded, and the run ends.
 	WouldRun Outcome = "WouldRun"
-	// Unknown is a repair of which it is unknown whether it was done. The run ends, and a person
-	// must decide.
+	// Unknown is a repair that may or may not have been made. The run ends, and a person must
+	// decide.
 	Unknown Outcome = "Unknown"
 )
 
@@ -37,9 +37,9 @@ const (
 // Result is the state of a run.
 type Result struct {
 	End End
-	// Path is the path on which the run ended: the one that succeeded, or failed after a repair, or
-	// led to the node whose outcome is unknown. While the run goes on, it is the path being tried,
-	// up to the next node.
+	// Path is the path on which the run ended: it succeeded, failed after a repair, or led to a
+	// node with an unknown outcome. During the run, it is the path being tried, up to the next
+	// node.
 	Path []int
 	// Failed are the first MaxPaths failed paths, in the order in which they are tried. FailedCount
 	// counts all.

@@ -18,7 +18,7 @@ import (
 //go:embed sets/*.yaml
 var sets embed.FS
 
-// Description is the annotation of an OperationSet that describes what it finds out.
+// Description is the annotation with the purpose of an OperationSet.
 const Description = "kernosis.io/description"
 
 // ShippedNames returns the names of the OperationSets that are part of Kernosis, sorted.

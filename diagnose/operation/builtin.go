@@ -65,8 +65,8 @@ type Output struct {
 	// Results are passed to the operations that depend on this one. Only keys that the built-in
 	// declares are allowed.
 	Results map[string]string
-	// Verdict is the conclusion; nil: there is none from this operation alone. The last one on the
-	// succeeded path becomes the diagnosis' verdict.
+	// Verdict is the conclusion; nil: this operation has none. The last verdict on the succeeded
+	// path becomes the diagnosis' verdict.
 	Verdict *Verdict
 	// Truncated: a result or the verdict was cut because it was too long.
 	Truncated bool
@@ -86,9 +86,8 @@ type Refuted struct {
 
 func (r *Refuted) Error() string { return fmt.Sprintf("%s: %s", r.Reason, r.Message) }
 
-// OutcomeUnknown is the error of an operation that may have done its work, but did not report
-// whether it did: a request whose answer was lost. A Remediate with it is Unknown; for others it is
-// a failure.
+// OutcomeUnknown is the error of an operation that may or may not have done its work, such as a
+// request whose answer was lost. A Remediate with it is Unknown; for others it is a failure.
 type OutcomeUnknown struct{ Err error }
 
 func (e *OutcomeUnknown) Error() string { return e.Err.Error() }
@@ -97,8 +96,8 @@ func (e *OutcomeUnknown) Unwrap() error { return e.Err }
 // Artifacts stores what is too big for a result, such as stacks and captures.
 type Artifacts interface {
 	// Create creates a file of the diagnosis' running node. The name has letters, digits, '.', '_'
-	// and '-' only ("stacks.txt"). Readers see the file once it is closed. A Write past the disk
-	// budget fails with [ErrArtifactBudget], and keeps what is there.
+	// and '-' only ("stacks.txt"). Readers find the file once it is closed. A Write past the disk
+	// budget fails with [ErrArtifactBudget]; what was written before stays.
 	Create(name string) (io.WriteCloser, error)
 }
 

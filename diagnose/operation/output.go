@@ -23,8 +23,8 @@ const (
 )
 
 // Do runs the built-in with values from [Builtin.Fill]. A result that the built-in doesn't declare
-// is a bug of it and an error. Do cuts values that are too long and sets [Output.Truncated]; it
-// cuts the messages of a verdict or [*Refuted] at [MaxMessage].
+// is a bug of the built-in and causes an error. Do cuts values that are too long and sets
+// [Output.Truncated]; it cuts the messages of a verdict or [*Refuted] at [MaxMessage].
 //
 // A built-in that is [Builtin.ByController] returns an error.
 func (b *Builtin) Do(ctx context.Context, call *Call) (Output, error) {

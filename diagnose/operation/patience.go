@@ -18,9 +18,9 @@ type Patience struct{ slots chan struct{} }
 // hangingLooks bounds the abandoned calls of one built-in: each blocks a thread.
 const hangingLooks = 4
 
-// LookLimit is the timeout of one look at a process: reading a command line takes the lock of the
-// process' memory, a stack the one of exec, cgroups a lock of the whole node, and a hung task may
-// hold any of them forever.
+// LookLimit is the timeout of one look at a process. Reading a command line takes the lock of the
+// process' memory, reading a stack the lock of exec, reading cgroups a lock of the whole node. A
+// hung task may hold any of these forever.
 const LookLimit = 2 * time.Second
 
 // NewPatience returns a Patience without abandoned calls.

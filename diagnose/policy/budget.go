@@ -32,9 +32,9 @@ const (
 // Budget manages the slots of policies. It has no state: any number of Budgets, in any number of
 // processes, may work on the same policies at once.
 //
-// A slot is held for a Diagnosis by one holder, a controller. If two controllers both believe they
-// lead, the second takes the slot over before it repairs or releases it. The first may then still
-// do what it was about to do when it last called [Budget.Verify].
+// A slot is held for a Diagnosis by one holder, a controller. If two controllers both believe that
+// they lead, the second takes the slot over before it repairs or releases it. After that, the first
+// can only complete what it began after its last [Budget.Verify].
 type Budget struct {
 	// Reader must read from the API server: a cache costs conflicts, and a lagging one many.
 	Reader client.Reader
@@ -46,14 +46,14 @@ type Budget struct {
 }
 
 // Acquire takes a slot of each policy that selects the node, and returns Run once it has them all;
-// otherwise it holds none that it did not hold before. It applies the rules of [Decide] to the
-// objects that it overwrites. names must have all policies, in order; deleted ones are skipped.
+// otherwise it takes none. It applies the rules of [Decide] to the objects that it overwrites.
+// names must have all policies, in order; Acquire skips deleted ones.
 //
-// A diagnosis that already holds its slots gets them again, even from another holder: so Acquire
-// can be repeated after an unknown result, and called for the diagnosis' next repair. An error
-// means that there was no decision and slots may be held: call Acquire again, or, if the diagnosis
-// has repaired nothing yet, Release with Remove. If several policies refuse, the first by name is
-// reported: call [Decide] before.
+// A diagnosis that already holds its slots gets them again, even from another holder. So Acquire
+// can be repeated after an unknown result, and called for the diagnosis' next repair. After an
+// error there is no decision and slots may be held: call Acquire again or, if the diagnosis has
+// repaired nothing yet, Release with Remove. If several policies refuse, Acquire reports the first
+// by name: call [Decide] before.
 func (b *Budget) Acquire(ctx context.Context, names []string, c *Cluster, w *Want) (Decision, error) {
 	now := b.Now()
 	d := decideWithoutPolicy(c, w, now)
@@ -210,8 +210,8 @@ func (b *Budget) Release(ctx context.Context, names []string, node string, diagn
 }
 
 // Sweep settles the held slots of a policy, with the facts that look returns for each, and drops
-// entries whose cooldown is over. Call it at the controller's start and periodically. look must ask
-// the API server for what is missing in the cache. Sweep returns the released slots.
+// entries whose cooldown is over. Call it at the controller's start and periodically. look must
+// read objects that are missing in the cache from the API server. Sweep returns the released slots.
 func (b *Budget) Sweep(ctx context.Context, name string, look func(*v1alpha1.Repair) Facts) ([]v1alpha1.Repair, error) {
 	var given []v1alpha1.Repair
 	err := b.change(ctx, name, func(obj *v1alpha1.RemediationPolicy) bool {

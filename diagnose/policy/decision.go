@@ -38,9 +38,9 @@ type Want struct {
 	Problem   v1alpha1.ProblemState // empty: nothing reports whether it lasts
 	// Seen is until when the problem is known to last; zero: until now.
 	Seen time.Time
-	// Again means that another Diagnosis has repaired for this problem before, and this one runs
-	// the same OperationSet again. An operation that is no step of an escalation is then made only
-	// once.
+	// Again means that another Diagnosis has already made a repair for this problem, and this one
+	// runs the same OperationSet again. An operation that is not a step of an escalation is then
+	// made only once.
 	Again bool
 	// Later are the operations that come after this one in the OperationSet.
 	Later []string
@@ -78,8 +78,9 @@ func Decide(policies []*Policy, c *Cluster, w *Want, now time.Time) Decision {
 	return d
 }
 
-// holdStepless holds back a repair that is no step of an escalation in a run that follows another
-// one: it is made once for a problem, and after a repair that failed only if it leads to a step.
+// holdStepless holds back a repair that is not a step of an escalation, in a run that follows
+// another one. Such a repair is made once for a problem; after a failed repair it is made only if
+// it leads to a step.
 func holdStepless(w *Want, leads bool) Decision {
 	own, latest := w.lastOf(w.Operation), w.last(func(*Attempt) bool { return true })
 	switch {
@@ -96,7 +97,7 @@ func holdStepless(w *Want, leads bool) Decision {
 	return Decision{}
 }
 
-// last returns the last attempt of those that which selects; nil: there is none.
+// last returns the last attempt that which selects; nil: there is none.
 func (w *Want) last(which func(*Attempt) bool) (last *Attempt) {
 	for i := range w.Attempts {
 		if a := &w.Attempts[i]; which(a) && (last == nil || !a.Started.Before(last.Started)) {

@@ -6,9 +6,9 @@ import (
 )
 
 // declared is the spec of an Operation in the form that is hashed: the fields that people write, by
-// their API names, in a fixed order. It is a type of its own, so that the API type may change in
-// ways that a manifest does not show: order of fields, omission of empty ones, Go types. Any
-// version of Kernosis thus computes the same digest of the same manifest.
+// their API names, in a fixed order. It is a separate type, so that the API type may change in ways
+// that manifests do not show: order of fields, omission of empty fields, Go types. So each version
+// of Kernosis computes the same digest for the same manifest.
 //
 // A field added to the API later goes last. It is omitted if it is not declared or has its default,
 // because the API server fills in defaults. So an approval survives an upgrade or rollback, unless

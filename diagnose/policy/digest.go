@@ -33,9 +33,9 @@ type Step struct {
 	Parameters, Results map[string]string
 }
 
-// PlanOf returns the plan of one due repair: of the node id in the graph that a Diagnosis runs,
-// with its operation's spec and the results of dependences, of which the later override the
-// earlier. It uses only what the API has, so that agent and controller compute the same digest.
+// PlanOf returns the plan of one due repair: the node id in the graph that a Diagnosis runs, its
+// operation's spec and the results of its dependences (later ones override earlier ones). It uses
+// only data that the API has, so that agent and controller compute the same digest.
 //
 // It fails if a dependence has no results, or truncated ones: nobody can approve a plan that isn't
 // shown completely.
@@ -86,7 +86,7 @@ func number(h hash.Hash, n int) {
 	_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(n))) // a hash never fails
 }
 
-// text hashes texts, each prefixed with its length, so that no two lists of texts give the same
+// text hashes texts, each prefixed with its length, so that different lists of texts give different
 // bytes.
 func text(h hash.Hash, texts ...string) {
 	for _, t := range texts {

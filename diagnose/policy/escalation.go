@@ -24,7 +24,7 @@ type Attempt struct {
 	Over bool
 }
 
-// helpless reports whether it is known not to have helped.
+// helpless reports whether the attempt is known not to have helped.
 func (a *Attempt) helpless() bool { return a.State == NotHelped || a.State == Moot }
 
 // step returns an operation's index in the escalation, or -1.
@@ -117,8 +117,8 @@ func (p *Policy) unproven(own int, w *Want) Decision {
 
 func times(n int32) string { return display.Count(n, "time") }
 
-// Next returns the operation whose turn it is, given the attempts made for a problem; "" if an
-// attempt may still help, and if the escalation is exhausted or empty.
+// Next returns the next operation, given the attempts made for a problem. It returns "" if an
+// attempt may still help, or if the escalation is exhausted or empty.
 func (p *Policy) Next(attempts []Attempt, now time.Time) (operation string) {
 	for i := range p.spec.Escalation {
 		made, underWay := p.countAttempts(i, attempts, now)
@@ -132,9 +132,9 @@ func (p *Policy) Next(attempts []Attempt, now time.Time) (operation string) {
 	return ""
 }
 
-// escalates reports whether a repair continues from one that ended without helping: it is the same
-// step again, or a later one. Then it need not wait for the cooldown, and it takes over the slot
-// that the earlier repair holds while its node is out of service.
+// escalates reports whether a repair continues from an earlier one that did not help: it is the
+// same step again, or a later one. Such a repair does not wait for the cooldown, and takes over the
+// slot that the earlier repair holds while its node is out of service.
 func (p *Policy) escalates(last *v1alpha1.Repair, w *Want) bool {
 	from, to := p.step(last.Operation), p.step(w.Operation)
 	if from < 0 || to < from {

@@ -7,8 +7,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// The keys in Kubernetes' domains that may be set. Both only tell others not to rely on a sick
-// node, and change nothing on it.
+// The keys in Kubernetes' domains that may be set: load balancers leave the node out, and the
+// cluster autoscaler does not remove it. Neither key changes anything on the node.
 const (
 	AllowedLabel      = "node.kubernetes.io/exclude-from-external-load-balancers"
 	AllowedAnnotation = "cluster-autoscaler.kubernetes.io/scale-down-disabled"

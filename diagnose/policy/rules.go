@@ -143,7 +143,7 @@ func (p *Policy) use(c *Cluster) v1alpha1.BudgetUse {
 		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(p.entries)) {
-		// A node that the caller does not know: too new, or gone. [Settle] finds out.
+		// The caller does not know the node: it is too new, or gone. [Settle] decides.
 		if r := p.entries[node]; r.EndTime == nil && c.Node(node) == nil {
 			add(node, "", r)
 		}
@@ -231,7 +231,7 @@ func (p *Policy) busy(w *Want, now time.Time) Decision {
 	return Decision{}
 }
 
-// used holds back a repair while other nodes use up the budget: nodes under repair, and nodes that
+// used holds back a repair while other nodes exhaust the budget: nodes under repair, and nodes that
 // are out of service for another reason. The node itself does not count against its own repair.
 func (p *Policy) used(u *v1alpha1.BudgetUse) Decision {
 	maxNodes, maxPercent := p.budget()

@@ -52,9 +52,9 @@ type Facts struct {
 	Holder Holder
 	// HolderEnded is when the Diagnosis ended; zero: unknown, or not yet.
 	HolderEnded time.Time
-	// Gentle means that the operation leaves the pods of the node alone, as a cordon does. Anything
-	// not known to be gentle, such as a drain, a reboot or a script, may take the node out of
-	// service for longer than any timeout.
+	// Gentle means that the operation does not affect the pods of the node, like a cordon. Any
+	// other operation, such as a drain, a reboot or a script, may take the node out of service for
+	// longer than any timeout.
 	Gentle bool
 }
 
@@ -70,10 +70,10 @@ const (
 
 // Settle decides what happens to a held slot.
 //
-// Time alone never releases the slot of a repair that isn't gentle and has not helped: its node
-// must be in service again, or gone. But no slot leaks: once its holder has ended or is gone,
-// either the node is in service, and the slot is released after verifyWithin, or it is out of
-// service and would use up the budget even without a slot.
+// The slot of a repair that is not gentle and has not helped is not released by a timeout: its node
+// must be in service again, or gone. Still no slot leaks. Once its holder has ended or is gone, the
+// slot is released after verifyWithin if the node is in service; a node that is out of service
+// counts against the budget even without a slot.
 func Settle(r *v1alpha1.Repair, f *Facts, verifyWithin time.Duration) Settlement {
 	inService := f.Node != nil && f.Node.InService()
 	overdue := !f.Now.Before(later(r.StartTime.Time, f.HolderEnded).Add(verifyWithin))

@@ -24,8 +24,9 @@ const maxBefore = 4096
 
 // Act is a reversible change of a node: a taint, the value of a label or annotation, or, with
 // neither set, a cordon. Its JSON is part of the annotation, which older and newer versions read
-// too: fields may be added for information, which others ignore and keep. Anything but a cordon or
-// taint needs a kind, so that a version that does not know it does not take it for a cordon.
+// too: fields may be added for information, which others ignore and keep. Other acts than cordons
+// and taints need a kind, so that a version that does not know the act does not mistake it for a
+// cordon.
 type Act struct {
 	Diagnosis types.UID     `json:"diagnosis"`
 	Taint     *corev1.Taint `json:"taint,omitempty"` // its time is not kept
@@ -106,8 +107,8 @@ func (a Act) InForce(n *corev1.Node) bool {
 	return n.Spec.Unschedulable
 }
 
-// check returns an error if Kernosis would never do such an act. Otherwise anybody who may write
-// the annotation could have arbitrary values restored when acts are undone.
+// check returns an error if Kernosis would never do such an act. Without this check, anybody who may
+// write the annotation could make Kernosis restore arbitrary values.
 func (a Act) check() error {
 	switch {
 	case a.Diagnosis == "":
@@ -124,10 +125,10 @@ func (a Act) check() error {
 }
 
 // Do applies the act to the node and marks it as ours. It returns whether the node has changed. If
-// somebody else has made the same change already, it remains theirs: Do neither marks nor changes
-// anything. If Kernosis has made it for another diagnosis, both own it; if the annotation is full,
-// the new owner replaces the oldest. A different value of a label or annotation is replaced and kept
-// for restoring; if that value is Kernosis' own, the value before it is kept instead.
+// somebody else has already made the same change, it remains theirs: Do marks and changes nothing.
+// If Kernosis has made the change for another diagnosis, both own it; if the annotation is full, the
+// new owner replaces the oldest. Do replaces a different value of a label or annotation, and keeps
+// it for restoring; if that value is Kernosis' own, it keeps the value before it instead.
 func Do(n *corev1.Node, a Act) (changed bool, err error) {
 	if err := a.check(); err != nil {
 		return false, fmt.Errorf("node %s: %w", n.Name, err)
@@ -192,8 +193,8 @@ func (a Act) keep(n *corev1.Node, acts []Act) (Act, error) {
 	return a, nil
 }
 
-// Undo reverts what only this diagnosis has done to a node, if it is still in force. It returns
-// what it has reverted, and whether the node has changed, which includes the removal of stale
+// Undo reverts the acts on a node that only this diagnosis owns and that are still in force. It
+// returns the reverted acts, and whether the node has changed, which includes the removal of stale
 // marks.
 func Undo(n *corev1.Node, diagnosis types.UID) (undone []Act, changed bool, err error) {
 	return UndoEach(n, func(a Act) bool { return a.Diagnosis == diagnosis })
@@ -234,10 +235,10 @@ func UndoEach(n *corev1.Node, which func(Act) bool) (undone []Act, changed bool,
 }
 
 // Acts returns the acts of Kernosis that are still in force on a node. The mark of an act that
-// somebody has reverted must not stay: if another made the same change again, it would be mistaken
-// for ours. stale says that there are such marks; [Undo] with an empty diagnosis removes them, and
-// must be called on each change of a node that has any. Acts of a kind that this version does not
-// know are not returned, and are always preserved.
+// somebody has reverted must be removed: otherwise the same change by somebody else would be
+// mistaken for ours. stale says that there are such marks. [Undo] with an empty diagnosis removes
+// them; call it on each change of a node that has such marks. Acts of a kind that this version does
+// not know are not returned, and are always preserved.
 func Acts(n *corev1.Node) (acts []Act, stale bool, err error) {
 	m, err := readMarks(n)
 	if err != nil {

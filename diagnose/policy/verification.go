@@ -25,12 +25,12 @@ const (
 // Verification decides whether a repair has helped: a state machine without a clock. The success of
 // an operation is no evidence.
 //
-// The clocks of node and controller may differ by minutes. So times of the node are only compared
-// with each other, and observations of the controller with its own clock.
+// The clocks of node and controller may differ by minutes. So the node's times are only compared
+// with each other, and the controller's observations only with its own clock.
 type Verification struct {
 	// Begun and End are when the repair began, and until when it may help, by the node's clock. A
-	// zero Begun means that the problem is known, without comparing times, to have lasted when the
-	// repair began. A zero End means that the node has not reported when the repair ended.
+	// zero Begun means that the problem is known to have lasted when the repair began, so that no
+	// times need comparing. A zero End means that the node has not reported the end of the repair.
 	Begun, End time.Time
 	Deadline   time.Time // until when it may help, by the controller's clock
 	State      VerifyState
@@ -42,8 +42,8 @@ type Verification struct {
 // from the end, because a drain may itself take longer than that.
 //
 // For a problem whose times are the controller's, such as an alert, pass begun by the controller's
-// clock and noted as ended. Only the observed Ready time is then by the node's clock; Observe treats
-// one in the future as Now.
+// clock and noted as ended. Then only the observed Ready time is by the node's clock; Observe treats
+// a time in the future as Now.
 func Verify(begun, ended, noted time.Time, verifyWithin time.Duration) Verification {
 	v := Verification{Begun: begun, Deadline: noted.Add(verifyWithin), State: Verifying}
 	if !ended.IsZero() {
@@ -58,8 +58,8 @@ type Observation struct {
 	Problem v1alpha1.ProblemState // empty: nothing reports whether it lasts
 	Gone    time.Time             // since when it is gone, if it is
 	Seen    time.Time             // until when it is known to last, if it does; zero: until Now
-	// Ready is since when the node is ready; zero: it is not. A silent node reports no problems, so
-	// their absence alone proves nothing.
+	// Ready is since when the node is ready; zero: it is not. The absence of problems alone proves
+	// nothing, because a silent node reports none.
 	Ready    time.Time
 	NodeGone bool
 }

@@ -105,7 +105,7 @@ func (p *Plan) Parameters() []string {
 }
 
 // Inputs returns the parameters that a node's operation takes and its Operation does not fix. It
-// returns none for a web server, which takes whatever it is given.
+// returns none for a web server, which accepts any parameters.
 func (p *Plan) Inputs(id int) []operation.Parameter { return p.inputs[id].declared() }
 
 // Declares reports whether a node's operation declares a result with this name. A web server

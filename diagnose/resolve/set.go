@@ -129,9 +129,9 @@ func (c *Config) Effect(name string) operation.Effect {
 	return ""
 }
 
-// Spec returns the spec of the Operation with a name, or for a built-in without an object the
-// minimal spec. Agent and controller both make the plan of a repair from it, so that they compute
-// the same digest. It returns nil if nothing has the name.
+// Spec returns the spec of the named Operation, or for a built-in without an object the minimal
+// spec. Agent and controller both make the plan of a repair from it, so that they compute the same
+// digest. It returns nil for an unknown name.
 func (c *Config) Spec(name string) *v1alpha1.OperationSpec {
 	if op := c.object(name); op != nil {
 		return &op.Spec

@@ -16,8 +16,8 @@ import (
 // Level is the severity of a finding.
 type Level string
 
-// Levels. An error can't be run; a warning is run but does not do what it seems to; an info does
-// not count as a finding.
+// Levels. An object with an error can't be run. An object with a warning can be run, but does not do
+// what it seems to do. An info does not count as a finding.
 const (
 	Error   Level = "error"
 	Warning Level = "warning"
@@ -101,7 +101,7 @@ func (r *review) addFinding(level Level, code string, o manifest.Object, field, 
 	}
 }
 
-// operation returns an Operation in a form that can be resolved here: a missing Secret is no
+// operation returns an Operation in a form that can be resolved here: a missing Secret is not a
 // mistake, because Secrets exist only in a cluster.
 func (r *review) operation(name string) *v1alpha1.Operation {
 	op := cmp.Or(r.m.Operation(name), r.k.Shipped.Operation(name))
@@ -121,8 +121,8 @@ func (r *review) faults(err error) {
 	}
 }
 
-// plan resolves the OperationSet that an object names, of the manifests or a shipped one. It reports an
-// unknown set, and returns nil for it and for an invalid one.
+// plan resolves the OperationSet that an object names, from the manifests or the shipped sets. It
+// returns nil for an unknown set, which it reports, and for an invalid one.
 func (r *review) plan(of manifest.Object, name string) *resolve.Plan {
 	set := cmp.Or(r.m.OperationSet(name), r.k.Shipped.OperationSet(name))
 	if set == nil {

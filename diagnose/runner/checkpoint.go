@@ -212,10 +212,10 @@ func (r *Runner) store(id string) store {
 	return store{path: SavedPath(r.c.Dir, id), fault: r.c.Fault}
 }
 
-// Close records an end for a run that will not be executed any more, so that readers of its
-// checkpoint see it, and returns the run's report; nil if the run has not begun. If the agent ended
-// during a repair, the run ends as Unknown instead. Close replaces the end of a cancelled run,
-// because end gives the reason. A run that has ended otherwise stays as it is.
+// Close records an end in the checkpoint of a run that will not be executed any more, and returns
+// the run's report; nil if the run has not begun. If the agent ended during a repair, the run ends
+// as Unknown instead. Close replaces the end of a cancelled run, because end gives the reason. It
+// does not change a run that has ended in another way.
 //
 // It returns [ErrActive] while the run is executed, a [*CheckpointError] if its checkpoint can't be
 // read, and the report together with an error if the end can't be written.
@@ -242,8 +242,9 @@ func (r *Runner) Close(id string, end End) (*Report, error) {
 	return e.report(), e.unsaved
 }
 
-// Forget removes a diagnosis' checkpoint, once its end is reported or nobody needs it. It returns
-// an error while the diagnosis is executed, and for a checkpoint of a newer version.
+// Forget removes a diagnosis' checkpoint. Call it once the end is reported or nobody needs the
+// checkpoint. It returns an error while the diagnosis is executed, and for a checkpoint of a newer
+// version.
 func (r *Runner) Forget(id string) error {
 	if !validID.MatchString(id) {
 		return fmt.Errorf("%.140q is not the ID of a diagnosis", id)

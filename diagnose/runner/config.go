@@ -99,7 +99,7 @@ func New(c Config) (*Runner, error) {
 		c.Artifacts = func(string) (Artifacts, error) { return noArtifacts{}, nil }
 	}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		// A node whose disk has become read-only is just what needs a diagnosis.
+		// A node with a read-only disk particularly needs a diagnosis.
 		c.Log.Warn("no folder for checkpoints: a restart will start diagnoses over, and repairs are withheld", "error", err)
 	}
 	return &Runner{

@@ -25,9 +25,9 @@ type Operation struct {
 
 // Inputs are the inputs of one run of an operation, which owns them.
 type Inputs struct {
-	// Parameters are those of the diagnosis. Results are those of the node's dependences; where
-	// names collide, the later dependence in the node's list wins. An operation's own fixed
-	// parameters take precedence over both, and Parameters over Results.
+	// Parameters are the parameters of the diagnosis. Results are the results of the node's
+	// dependences; if names collide, the later dependence in the node's list wins. Parameters
+	// take precedence over Results, and an operation's own fixed parameters over both.
 	Parameters, Results map[string]string
 	Artifacts           operation.Artifacts
 	Log                 *slog.Logger

@@ -104,7 +104,7 @@ func (e *execution) open() error {
 		if is[*statefile.NewerError](err) || e.mayRepair() {
 			return err
 		}
-		// It begins again: nothing that ran can have changed anything.
+		// Begin again: the operations that ran can't have changed anything.
 		e.log.Warn("can't read the checkpoint of the run: starting over", "error", err)
 		if err := os.Rename(e.store.path, e.store.path+".damaged"); err != nil {
 			e.log.Warn("can't keep the damaged checkpoint", "error", err)
@@ -189,8 +189,7 @@ func equal(a, b plan) bool {
 	return bytes.Equal(rawA, rawB)
 }
 
-// mayRepair reports whether the run may have made a repair, as far as is known without its
-// checkpoint.
+// mayRepair reports whether the run may have made a repair, judged without its checkpoint.
 func (e *execution) mayRepair() bool {
 	if e.d.MayRepair {
 		return true

@@ -35,8 +35,8 @@ type Decision struct {
 	Verb    v1alpha1.RemediationVerb
 	Reason  string // a word, as in the condition RemediationAllowed: "ObserveOnly"
 	Message string // "policy default: Observe"
-	// Elsewhere: a Run is made elsewhere, and never here. The run waits until it has ended, and
-	// records its Outcome as the node's.
+	// Elsewhere: a Run is made elsewhere, and never here. The run waits for the end of the repair,
+	// and records its Outcome as the node's.
 	Elsewhere bool
 	Outcome   *v1alpha1.RemediationOutcome // nil: not known yet
 }
@@ -46,9 +46,9 @@ func hasEnded(o *v1alpha1.RemediationOutcome) bool {
 	return o != nil && (o.State == v1alpha1.ResultSucceeded || o.State == v1alpha1.ResultFailed || o.State == v1alpha1.ResultUnknown)
 }
 
-// takeOver records an outcome as the node's, within the bounds of an operation's. The outcome's
-// times are by another machine's clock; by the node's clock the repair ends when the node learns of
-// it.
+// takeOver records an outcome as the node's, within the bounds for operations. The outcome's times
+// are by another machine's clock; by the node's clock the repair ends when the node receives the
+// outcome.
 func (r *Record) takeOver(o *v1alpha1.RemediationOutcome) {
 	r.State, r.Message, r.Attempts = o.State, oneLine(o.Message), 1
 	r.Results, r.Truncated = bound(o.Values)

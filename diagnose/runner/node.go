@@ -66,7 +66,7 @@ func (e *execution) withhold(rec *Record) {
 	e.note(rec)
 }
 
-// newRecord returns a record that has only what is known before the node runs.
+// newRecord returns a record with the fields that are known before the node runs.
 func (e *execution) newRecord(id int) *Record {
 	return &Record{ID: id, Operation: e.cp.Plan.Nodes[id].Operation, Repairs: e.cp.Plan.repairs(id)}
 }
@@ -162,8 +162,8 @@ func judge(rec *Record, effect operation.Effect, out operation.Output, err error
 }
 
 // note adds a node's outcome to the checkpoint and the state machine. The outcome of a repair is on
-// disk when note returns. Others are written with the next change, which follows at once: if they
-// are lost, the operations run again, which is harmless.
+// disk when note returns. Other outcomes are written with the next change, which follows at once.
+// If they are lost, the operations run again, which is harmless.
 func (e *execution) note(rec *Record) {
 	e.running = nil
 	e.cp.Begun, e.cp.Waiting = nil, nil
@@ -180,8 +180,8 @@ func (e *execution) note(rec *Record) {
 	e.r.c.Fault(StageNoted)
 }
 
-// gateTimeout bounds the call of the gate together with that of Intent. The run occupies a worker
-// meanwhile; at the timeout it waits without one.
+// gateTimeout bounds the calls of the gate and of Intent together. During the calls the run
+// occupies a worker; after the timeout it waits without a worker.
 const gateTimeout = 30 * time.Second
 
 // allowed asks the gate and records the intent. If the repair must not begin now, it records why,

@@ -80,8 +80,9 @@ func (p *Pool) Cancel(id, reason string) {
 	}
 }
 
-// Run runs submitted diagnoses until ctx is done, and returns when all workers have ended. What is
-// still queued then does not run; [SavedIDs] finds checkpoints of it. Run must be called once only.
+// Run runs submitted diagnoses until ctx is done, and returns when all workers have ended.
+// Diagnoses that are still queued then do not run; [SavedIDs] finds their checkpoints. Call Run
+// only once.
 func (p *Pool) Run(ctx context.Context) {
 	var workers sync.WaitGroup
 	defer workers.Wait()

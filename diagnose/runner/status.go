@@ -25,8 +25,9 @@ const maxFailedPathBytes = 12 << 10
 // action, never more than maxStatus bytes of JSON. It leaves conditions, artifacts, plan and
 // checkpoint as they are.
 //
-// Each node that ran gets a result with its state. Messages and then values fill the room that is
-// left, those of the path first; a result that loses one is marked as truncated.
+// Each node that ran gets a result with its state. The remaining room is filled with messages and
+// then values, beginning with those of the path. A result without its message or a value is
+// marked as truncated.
 func (rep *Report) Status(s *v1alpha1.DiagnosisStatus) {
 	s.Phase = rep.Phase
 	s.StartTime, s.CompletionTime = microTime(rep.Started), microTime(rep.Ended)

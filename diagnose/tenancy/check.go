@@ -88,7 +88,7 @@ func refused(c *resolve.Config, name string) string {
 	}
 	switch {
 	case op == nil:
-		// A built-in that is named without an Operation was not allowed by an administrator.
+		// No administrator has allowed a built-in that is named without an Operation.
 		return "has no Operation with tenantSafe: true"
 	case op.Spec.Processor.HTTPServer != nil:
 		return "calls a web server, which is not allowed for a namespace's user"

@@ -1,5 +1,5 @@
 // Package tenancy restricts Diagnoses outside the system namespace. Such a Diagnosis belongs to a
-// user of its namespace, a tenant, who must learn nothing beyond the pods there.
+// user of its namespace, a tenant, who must get no information beyond the pods there.
 //
 //   - It is about one pod of its own namespace ([Check]).
 //   - Each operation of its graph only collects, is marked tenantSafe by an administrator's
@@ -8,10 +8,10 @@
 //     is refused ([Parameters]). Values from an Operation's fixed parameters or earlier results
 //     are overwritten after they are merged ([Builtins]).
 //
-// A web server is never called for a tenant, whatever its Operation says: the request would come
-// from the node's network, with the agent's address and client certificate, and the tenant chooses
-// its contents. Nor is a script run: it runs as a user of the node and gets the tenant's text as
-// arguments.
+// For a tenant no web server is called, even if its Operation is marked tenantSafe: the request
+// would come from the node's network, with the agent's address and client certificate, and with
+// contents that the tenant chooses. No script runs either: it would run as a user of the node and
+// get the tenant's text as arguments.
 //
 // [Resolve] does all of this at once. The package is pure: it reads no files and sends no requests.
 package tenancy

@@ -40,8 +40,8 @@ func own(pod Pod) map[string]string {
 	out := map[string]string{
 		"podUID": pod.UID, "podNamespace": pod.Namespace, "podName": pod.Name, "node": pod.Node,
 		"container": pod.Container, "containerID": pod.ContainerID,
-		// If the pod has no address, use one that nothing has. Without an address an operation
-		// would take one from the pod's network namespace, where its user may set any.
+		// If the pod has no address, use an unassigned one. Without an address, an operation would
+		// take one from the pod's network namespace, where its user may set any address.
 		"address": netip.IPv4Unspecified().String(),
 	}
 	if len(pod.Addresses) > 0 {
@@ -55,8 +55,8 @@ func hasAddress(pod Pod, text string) bool {
 	return err == nil && slices.Contains(pod.Addresses, a)
 }
 
-// free reports whether a tenant may give a parameter: one that says how the target is examined, not
-// which target. It is an allow list, so that new parameters are refused.
+// free reports whether a tenant may set a parameter: those that define how the target is examined,
+// but not which target. It is an allow list, so that new parameters are refused.
 func free(name string) bool {
 	switch name {
 	case "window", "timeout", "port", "protocol", "path", "host", "headers", "service":

@@ -25,8 +25,8 @@ type Pod struct {
 // PodOf returns the Pod, and the container that a reference names.
 //
 // It refuses static pods and pods that claim to mirror one, as [Refusals]. The cgroups of mirror
-// pods are found by the UID in an annotation, which anybody can write who creates a pod with
-// spec.nodeName: with another pod's UID, operations would examine that pod.
+// pods are found by the UID in an annotation. Anybody who creates a pod with spec.nodeName can
+// set this annotation to another pod's UID, and operations would examine that pod.
 func PodOf(p *corev1.Pod, ref *v1alpha1.PodReference) (Pod, error) {
 	out := Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName}
 	if pods.IsStatic(&p.ObjectMeta) {

@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/resolve"
 )
 
-// Resolve returns the parameters to run a tenant's Diagnosis about a pod with: its [Plan] can examine
+// Resolve returns the parameters for a tenant's Diagnosis about a pod, so that its [Plan] can examine
 // nothing else. The error is [Refusals] with all reasons, or that of [Plan].
 func Resolve(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis, pod Pod) (map[string]string, error) {
 	r := refusals(c, set, d)

@@ -120,9 +120,9 @@ func matchesTime(re *regexp.Regexp, t time.Time) bool {
 // hide the next ones.
 const maxAhead = 5 * time.Minute
 
-// Alert returns the Diagnoses wanted because of an alert. An alert that is sent repeatedly is
-// decided on once; it is recognized by its labels and start. Without a start, each alert counts as
-// new. known has the pods of [Engine.PodsOfAlert].
+// Alert returns the Diagnoses wanted because of an alert. The engine decides once on an alert that
+// is sent repeatedly; it recognizes the alert by its labels and start. Without a start, each alert
+// counts as new. known has the pods of [Engine.PodsOfAlert].
 func (e *Engine) Alert(a *Alert, known Known, now time.Time) []*v1alpha1.Diagnosis {
 	if a.resolved(now) || len(a.Labels) == 0 {
 		return nil
@@ -195,8 +195,8 @@ func (e *Engine) Reported(a *Alert, now time.Time) []Reported {
 		}
 		o := &occurrence{matcher: m, subject: subject()}
 		made, known := e.subjects.Peek(o.key())
-		// Of two Prometheus servers, the one that saw it first may report last. A later start is
-		// another episode, and so is an earlier end.
+		// Of two Prometheus servers, the first to detect the alert may report it last. A later
+		// start is another episode, and so is an earlier end.
 		if !known || a.StartsAt.After(made.Episode) || gone && !a.EndsAt.IsZero() && a.EndsAt.Before(made.Episode) {
 			continue
 		}

@@ -79,8 +79,8 @@ func DecodeAlerts(data []byte) (*Alerts, error) {
 	return out, out.read(data, false)
 }
 
-// read decodes a list of alerts one by one, because a list of empty ones decoded at once takes a
-// hundred times its size.
+// read decodes a list of alerts one by one: decoded at once, a list of empty alerts takes a hundred
+// times its size in memory.
 func (a *Alerts) read(data []byte, hook bool) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if t, err := d.Token(); err != nil || t != json.Delim('[') {

@@ -22,8 +22,8 @@ const (
 	AnnotationSubject = v1alpha1.Group + "/trigger-subject"
 	// AnnotationEpisode is when it began, as RFC 3339; for a cronTemplate, the scheduled time.
 	AnnotationEpisode = v1alpha1.Group + "/trigger-episode"
-	// AnnotationPodUID is the UID of the pod that a problem is about. It is no parameter, because that
-	// would make operations enter the pod's network, and not the one that a probe came from.
+	// AnnotationPodUID is the UID of the pod that a problem is about. It is not a parameter, because
+	// operations would then enter the pod's network instead of the network that a probe came from.
 	AnnotationPodUID = v1alpha1.Group + "/trigger-pod-uid"
 	// AnnotationOmitted names parameters that are known but were omitted: too long, not plain text,
 	// or uncertain.

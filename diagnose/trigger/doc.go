@@ -9,10 +9,10 @@
 // client and no goroutine, and its memory is a plain [State].
 //
 // The name of a Diagnosis follows from its trigger, its subject and the beginning of the episode.
-// So a repeated creation gets AlreadyExists from the API server, and what an agent or controller
-// returns again after a restart does no harm. Save the state only once the Diagnoses returned
-// before are created or stored elsewhere: then, after a crash in between, the same Diagnoses are
-// wanted again and none is lost.
+// So a repeated creation gets AlreadyExists from the API server, and it is harmless if an agent
+// or controller returns a Diagnosis again after a restart. Save the state only once the Diagnoses
+// returned before are created or stored elsewhere: then, after a crash in between, the engine
+// returns the same Diagnoses again and none is lost.
 //
-// The agent feeds problems to it, the controller everything else.
+// The agent passes problems to the engine, the controller everything else.
 package trigger

@@ -67,7 +67,7 @@ type TriggerState struct {
 	Name string `json:"name"`
 	// Started has when Diagnoses were wanted, within the window of the rate limit.
 	Started []time.Time `json:"started,omitempty"`
-	// Tenants has those of them that Events of namespaces that are not trusted started.
+	// Tenants has the times at which Events of untrusted namespaces started Diagnoses.
 	Tenants []tenantStart `json:"tenants,omitempty"`
 	// Schedule is a cronTemplate's schedule, Scheduled the time up to which it was handled, and Ran
 	// the latest of its times that created a Diagnosis.
@@ -106,7 +106,7 @@ func (e *Engine) forgotten(_ id, s subject) {
 	}
 }
 
-// Install replaces all triggers. The memory of triggers whose name stays is kept.
+// Install replaces all triggers. It keeps the state of triggers whose name stays.
 func (e *Engine) Install(matchers []*Matcher) error {
 	if len(matchers) > maxMatchers {
 		return fmt.Errorf("%d triggers, at most %d can be in force", len(matchers), maxMatchers)
@@ -133,9 +133,9 @@ func (e *Engine) Install(matchers []*Matcher) error {
 	return nil
 }
 
-// over reports whether an episode is older than the latest one of a stream: it is reported late, or
-// by the second of two reporters. If the latest one lies in the future, the clock was set back
-// since, and it does not hide others.
+// over reports whether an episode is older than the latest one of a stream, because it is reported
+// late or by the second of two reporters. If the latest one is in the future, the clock was set
+// back, and it does not hide others.
 func (e *Engine) over(s *stream, episode time.Time) bool {
 	return episode.Before(s.Episode) && s.Episode.Sub(e.cfg.Clock()) <= maxAhead
 }
@@ -211,7 +211,7 @@ func (e *Engine) decide(wanted []*v1alpha1.Diagnosis, o *occurrence, known Known
 	return append(wanted, dx)
 }
 
-// against returns which limit keeps a Diagnosis from being created; empty: none. It changes
+// against returns the limit that prevents the creation of a Diagnosis; empty: none. It changes
 // nothing.
 func (e *Engine) against(o *occurrence, now time.Time) (why string) {
 	m := o.matcher

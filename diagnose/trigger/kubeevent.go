@@ -38,9 +38,9 @@ func (m *eventMatcher) matches(ev *corev1.Event) bool {
 }
 
 // believes reports whether the contents of an Event are trusted to choose a node, or a pod of another
-// namespace. Whoever may create Events in a namespace can write them in anybody's name, about any
-// object. A Trigger that matches namespaces
-// thereby says which it trusts; the cluster's own namespaces are trusted.
+// namespace. A user who may create Events in a namespace can write them in anybody's name, about any
+// object. A Trigger that matches namespaces thereby says which it trusts; the cluster's own
+// namespaces are trusted.
 func (m *eventMatcher) believes(ev *corev1.Event) bool {
 	return m != nil && m.namespace != nil || ev.Namespace == corev1.NamespaceDefault || ev.Namespace == metav1.NamespaceSystem
 }
@@ -56,10 +56,10 @@ const agentComponent = "kernosis"
 // last hour, and a new leader takes over within this time.
 const maxEventAge = 10 * time.Minute
 
-// KubeEvent returns the Diagnoses wanted because of a new or changed Event of the cluster. An Event
-// whose count grows is decided on once. known has the pod of [Engine.PodsOfEvent]. The pod's own
-// node is trusted over that in the Event, which anybody who may write Events in a namespace can
-// make up. If the pod was not looked up, such an Event names no node.
+// KubeEvent returns the Diagnoses wanted because of a new or changed Event of the cluster. The engine
+// decides once on an Event, even if its count grows. known has the pod of [Engine.PodsOfEvent]. The
+// node comes from the pod rather than from the Event, because anybody who may write Events in a
+// namespace can make up that field. If the pod was not looked up, such an Event names no node.
 func (e *Engine) KubeEvent(ev *corev1.Event, known Known, now time.Time) []*v1alpha1.Diagnosis {
 	var wanted []*v1alpha1.Diagnosis
 	for _, m := range e.matchers {
@@ -107,8 +107,8 @@ func (m *Matcher) MatchesEvent(ev *corev1.Event) (matches, trusted bool) {
 	return matches, matches && m.event.believes(ev)
 }
 
-// Crowded reports whether Events of a namespace that is not trusted have used their share of a
-// limit: half of it for each namespace, three quarters for all, but one at least.
+// Crowded reports whether Events of untrusted namespaces have used their share of a limit: half of it
+// for each namespace, three quarters for all, but at least one.
 func Crowded(limit, ofNamespace, ofAll int) bool {
 	return ofNamespace >= max(limit/2, 1) || ofAll >= max(3*limit/4, 1)
 }
@@ -155,8 +155,8 @@ func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurr
 		}
 		switch {
 		case same && there.Node != "":
-			// Whoever controls a node's agent can report pods of other nodes, but only as that
-			// node's agent. Controllers may run anywhere.
+			// A compromised agent of a node can report pods of other nodes, but only as that node's
+			// agent. Controllers may run anywhere.
 			o.elsewhere = component(ev) == agentComponent && pod.Node != there.Node
 			pod.Node, pod.UID = there.Node, cmp.Or(pod.UID, there.UID)
 		case believed:

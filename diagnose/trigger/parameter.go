@@ -53,8 +53,8 @@ func (p *parameters) text(name, value string) {
 	}
 }
 
-// exact sets a value that something is looked up by. If it can't be given unchanged, it is omitted
-// and listed in omitted.
+// exact sets a value that operations use to look something up. If the value can't be passed
+// unchanged, exact omits it and lists it in omitted.
 func (p *parameters) exact(name, value string) {
 	switch {
 	case value == "":
@@ -153,8 +153,8 @@ func (p *parameters) cgroups(ev *event.Event) {
 	}
 }
 
-// cgroup sets a path that begins at the hierarchy's root. Of a deep path only the end may be known;
-// then it is omitted.
+// cgroup sets a path that begins at the hierarchy's root. If only the end of a deep path is known,
+// cgroup omits it.
 func (p *parameters) cgroup(name, path string) {
 	if path != "" && path[0] != '/' {
 		p.omit(name)
@@ -235,8 +235,8 @@ func (p *parameters) probe(ev *event.Event) {
 	}
 }
 
-// kernelLine sets what a pattern has captured in a log line written by the kernel itself. Other
-// lines are ignored, because any program can write them.
+// kernelLine sets the values that a pattern has captured in a log line of the kernel. It ignores
+// other lines, because any program can write them.
 func (p *parameters) kernelLine(ev *event.Event, who bool) {
 	if ev.Log == nil || ev.Log.Origin != "kernel" {
 		return

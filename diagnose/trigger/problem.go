@@ -86,8 +86,8 @@ func podOf(p *problem.Problem) string {
 	return p.Pod
 }
 
-// subjectOf returns what a problem is about, which cooldown applies to: the pod, or else the
-// subject that the detector names. If only a log or a check reports the problem, it is the problem
+// subjectOf returns the subject of a problem, for the cooldown: the pod, or else the subject that
+// the detector names. If only a log or a check reports the problem, the subject is the problem
 // itself, because anybody can write names there.
 func subjectOf(p *problem.Problem, node string) string {
 	ev := principal(p)
@@ -115,12 +115,11 @@ func principal(p *problem.Problem) *event.Event {
 }
 
 // Problem returns the Diagnoses wanted because of a problem's transition. pod is the one that
-// Problem.Pod names, or nil if it isn't known (any more). Look it up before: Diagnoses missed
-// because of an unknown pod are not made up for.
+// Problem.Pod names, or nil if it isn't known (any more). Look the pod up before the call: if
+// Diagnoses are missed because the pod is unknown, they are not created later.
 //
-// Only the beginning of an episode starts Diagnoses, or a rise of its severity, for triggers whose
-// minSeverity is reached by it. A problem that is muted, or suppressed by its cause, begins when
-// that is over.
+// Diagnoses start only at the beginning of an episode, or when its severity rises to a trigger's
+// minSeverity. A problem that is muted, or suppressed by its cause, begins when that is over.
 func (e *Engine) Problem(p *problem.Problem, pod *Pod, now time.Time) []*v1alpha1.Diagnosis {
 	if p.State != problem.Firing || p.FirstSeen.IsZero() {
 		return nil

@@ -86,8 +86,8 @@ func (s *schedule) next(base, now time.Time) time.Time {
 	return s.times.Next(now)
 }
 
-// latest returns the last scheduled time after base up to now: of missed times, only that one is
-// made up for.
+// latest returns the last scheduled time after base up to now: only the latest of several missed
+// times is caught up.
 func (s *schedule) latest(base, now time.Time) (time.Time, bool) {
 	if !base.Before(now) {
 		return time.Time{}, false
@@ -127,9 +127,9 @@ func (s *schedule) denser(count int, within time.Duration) bool {
 // was set back, and schedules continue from the new time.
 const setBack = time.Hour
 
-// Tick returns the Diagnoses wanted because of schedules. Of missed times only the latest is made
-// up for. Schedules without a time zone use that of now. Cooldown does not apply, because a
-// schedule itself says how often.
+// Tick returns the Diagnoses wanted because of schedules. It catches up only the latest of several
+// missed times. Schedules without a time zone use that of now. Cooldown does not apply, because a
+// schedule defines its own frequency.
 func (e *Engine) Tick(known Known, now time.Time) []*v1alpha1.Diagnosis {
 	now = now.Round(0)
 	var wanted []*v1alpha1.Diagnosis

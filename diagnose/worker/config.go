@@ -41,9 +41,9 @@ type Config struct {
 	// that Pod does not know wait, for at most ten seconds. nil: don't wait.
 	PodsKnown func(at time.Time) bool
 	// TenantPod reads the pod of a Diagnosis outside the system namespace; nil: such Diagnoses are
-	// not run. Errors: [ErrAway]; [ErrGone] if there is no such pod; any other says why the pod may
-	// not be diagnosed. An error that also is [ErrLater] is final only two minutes after the
-	// Diagnosis was created.
+	// not run. Errors: [ErrAway]; [ErrGone] if there is no such pod; any other error says why the
+	// pod must not be diagnosed. An error that also is [ErrLater] is final only two minutes after
+	// the Diagnosis was created.
 	TenantPod func(ctx context.Context, d *v1alpha1.Diagnosis) (tenancy.Pod, error)
 
 	// Gone reports whether the agent that holds a Diagnosis is known to have ended: then this one
@@ -55,10 +55,10 @@ type Config struct {
 	// same fault of a node would find the same.
 	Workers int
 	Keep    int // how many ended runs are kept, the newest; 0: 100
-	// MaxOpen bounds the Diagnoses whose end is not reported yet, separately for the node's own
-	// triggers, others in the system namespace, and all other namespaces together, of which each
-	// may use a tenth; 0: 1000. Excess Diagnoses of own triggers are dropped; others wait in the
-	// store for a slot.
+	// MaxOpen bounds the Diagnoses whose end is not reported yet; 0: 1000. There are separate
+	// limits for the node's own triggers, for others in the system namespace, and for all other
+	// namespaces together, each of which may use a tenth. Excess Diagnoses of own triggers are
+	// dropped; others wait in the store for a slot.
 	MaxOpen int
 	// Artifacts has the limits of artifacts; its Dir and Open are ignored. Its Storage is where
 	// operations with storage keep their results; empty: a folder in Dir.

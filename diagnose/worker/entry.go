@@ -41,7 +41,7 @@ type saved struct {
 // end is how a Diagnosis ended.
 type end struct {
 	runner.End
-	// Ran: the runner has a report of it. Otherwise it was refused, or ended elsewhere.
+	// Ran: the runner has a report of it. Otherwise the Diagnosis was refused, or ended elsewhere.
 	Ran bool `json:"ran,omitempty"`
 }
 
@@ -154,8 +154,9 @@ func (e *entry) adopt(rep *runner.Report) {
 	}
 }
 
-// mayHaveRepaired reports whether a repair of the run may have been made here, by its report or, if
-// that is not known, by what the store has; or by the controller.
+// mayHaveRepaired reports whether a repair of the run may have been made, here or by the
+// controller. For repairs made here it uses the run's report or, if that is not known, the
+// Diagnosis in the store.
 func (e *entry) mayHaveRepaired() bool {
 	if e.report != nil && slices.ContainsFunc(e.report.Records, func(r runner.Record) bool { return r.Repairs && mayBeMade(r.State) }) {
 		return true
@@ -186,9 +187,8 @@ func (e *entry) intent() *v1alpha1.Intent {
 	return e.latest.Status.Checkpoint.Intent
 }
 
-// verified reports whether nothing depends any more on the end of the problem: the repair has
-// helped, or there is nothing to prove. A repair that has not helped may be repeated by another
-// Diagnosis.
+// verified reports whether the end of the problem no longer matters: the repair has helped, or
+// there is nothing to verify. A repair that has not helped may be repeated by another Diagnosis.
 func (e *entry) verified() bool {
 	if e.latest == nil {
 		return false

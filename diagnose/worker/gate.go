@@ -71,7 +71,8 @@ func undecided() runner.Decision {
 	return runner.Decision{Verb: v1alpha1.RemediationWait, Reason: reasonUndone, Message: "the controller has not decided about this repair yet"}
 }
 
-// digest returns the digest of a repair's plan, made only from what the API has. The lock is held.
+// digest returns the digest of a repair's plan, made only from data that the API has. The lock is
+// held.
 func (e *entry) digest(id int, operation string) (v1alpha1.Digest, *runner.Decision) {
 	dependences := e.plan.Graph.Node(id).Dependences
 	for _, dependence := range dependences {

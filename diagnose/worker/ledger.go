@@ -185,8 +185,8 @@ func Lock(dir, who string) (unlock func(), err error) {
 }
 
 // remembered is the shortest time for which the name of a finished Diagnosis is remembered. The
-// agent's state is saved more often, so what is observed again after a restart began later than
-// that.
+// agent's state is saved more often, so transitions that are observed again after a restart are
+// younger than that.
 const remembered = 10 * time.Minute
 
 // verifiedWithin is longer than the verification of a repair can take: verifyWithin is at most 24h.
@@ -199,10 +199,10 @@ func (w *Worker) awaitsProblem(e *entry, now time.Time) bool {
 	return !e.Gone && e.Problem != nil && e.Repaired && !e.verified() && now.Sub(e.End.At) < verifiedWithin
 }
 
-// forget removes runs that are no longer needed: those of Diagnoses that were deleted before they
-// ended, and the oldest ended ones beyond the number that is kept, if the store has their end and
-// no repair of theirs is being verified. The evidence of an ended run outlives its object, because
-// the cluster keeps few objects of a fault that many nodes have.
+// forget removes runs that are no longer needed. These are runs of Diagnoses that were deleted
+// before they ended, and the oldest ended runs beyond the number to keep, if the store has their
+// end and no repair of theirs is being verified. The evidence of an ended run outlives its object,
+// because the cluster keeps few objects of a fault that many nodes have.
 func (w *Worker) forget() {
 	now := time.Now()
 	var over, ended []*entry

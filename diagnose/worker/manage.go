@@ -207,10 +207,10 @@ func (w *Worker) giveUp(e *entry, end runner.End) {
 	wake(w.reported)
 }
 
-// yields reports whether a Diagnosis may belong to another agent: the report either claims it or
-// leaves it to that agent. A Diagnosis of a problem on this node never waits for a claim, because
-// the API server may be down. If two agents have created it, one yields once it knows that the
-// other has it. The lock is held.
+// yields reports whether a Diagnosis may belong to another agent. The next report then either
+// claims it or leaves it to that agent. A Diagnosis of a problem on this node never waits for a
+// claim, because the API server may be down. If two agents have created it, one yields once it
+// learns that the other has it. The lock is held.
 func (w *Worker) yields(e *entry) bool {
 	return !e.Claimed && (!e.Own || e.latest != nil && w.hold().another(&e.latest.Status))
 }

@@ -27,14 +27,15 @@ const (
 type observation struct {
 	Problem *problem.Problem `json:"problem"`
 	At      time.Time        `json:"at"`
-	// Stale: it was old when it was replayed, and it is unknown what was made then.
+	// Stale: the transition was old when it was replayed, and it is unknown which Diagnoses were
+	// made for it.
 	Stale bool `json:"stale,omitempty"`
 	// since is when this process began to wait for it. At may be in the future, if the clock was set
 	// back meanwhile.
 	since time.Time
 }
 
-// Observe takes transitions with their evidence from the detector, and when it reported them. The
+// Observe takes transitions from the detector, with their evidence and the time of the report. The
 // same transitions after a restart make the same Diagnoses, under the same names. Observe does not
 // block: it neither writes nor sends requests.
 func (w *Worker) Observe(transitions []problem.Transition, at time.Time) {
@@ -72,8 +73,8 @@ func (w *Worker) observe(p *problem.Problem, at time.Time) {
 	w.decide(&o)
 }
 
-// ready reports whether triggers are known, and, if triggers need it, the problem's pod. It stops
-// waiting for the pod after podsWait. The lock is held.
+// ready reports whether triggers are known and, if triggers need it, the problem's pod. It waits for
+// the pod for at most podsWait. The lock is held.
 func (w *Worker) ready(o *observation) bool {
 	since := o.since
 	switch {

@@ -270,7 +270,7 @@ func (w *Worker) byName(name types.NamespacedName) *entry {
 	return w.entries[id]
 }
 
-// upsert takes in a Diagnosis from the store. The lock is held.
+// upsert adds or updates a Diagnosis from the store. The lock is held.
 func (w *Worker) upsert(d *v1alpha1.Diagnosis) {
 	name := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
 	e := w.byName(name)

@@ -154,8 +154,8 @@ func specsOf(c *resolve.Config, plan *resolve.Plan) map[string]*v1alpha1.Operati
 }
 
 // asksForPod reports whether the pod of a Diagnosis outside the system namespace must be looked up
-// before anything of it runs: what the Diagnosis may access follows from that pod, not from what
-// its author claims. The lock is held.
+// before any of its operations runs: that pod, and not the author, determines what the Diagnosis
+// may access. The lock is held.
 func (w *Worker) asksForPod(e *entry) bool {
 	return tenancy.Applies(e.Diagnosis, w.c.Namespace) && e.Parameters == nil && e.End == nil && !e.Gone
 }

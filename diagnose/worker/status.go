@@ -132,8 +132,8 @@ func (n *snapshot) applyProblem(s *v1alpha1.DiagnosisStatus) {
 	}
 }
 
-// checkpoint records who runs it. An intent stays until the outcome of its repair is reported, even
-// after the end if that is never known.
+// checkpoint records who runs it. An intent stays until the outcome of its repair is reported. If
+// the outcome never becomes known, it stays even after the end.
 func (n *snapshot) checkpoint(s *v1alpha1.DiagnosisStatus, now time.Time) {
 	c := &v1alpha1.Checkpoint{Holder: n.hold.holder, Time: metav1.NewMicroTime(now)}
 	if n.report != nil && n.report.Running > 0 {
@@ -224,9 +224,9 @@ func artifactsOf(list []artifact.Artifact, node string) []v1alpha1.Artifact {
 	return out
 }
 
-// fit keeps a status within its size limit, whatever others have added. It drops values of results
-// first, starting with the last nodes, then messages, artifacts and failed paths. What is dropped
-// is marked if there is a field for it.
+// fit keeps a status within its size limit, even if others have added fields. It drops values of
+// results first, starting with the last nodes, then messages, artifacts and failed paths. It marks
+// dropped parts if there is a field for that.
 func fit(s *v1alpha1.DiagnosisStatus) {
 	over := func() bool { return len(jsonOf(s)) > v1alpha1.MaxStatusBytes }
 	for i := len(s.Results) - 1; i >= 0 && over(); i-- {

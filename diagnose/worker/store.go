@@ -3,9 +3,9 @@
 //	problems ── trigger.Engine ──► wanted ──► Store.Create ──► run ──► Store.Write
 //	Store (people's, the controller's) ───────────────────────►┘
 //
-// With an API server, that is the [Store]. Without one, the Store is a folder of manifests, and
-// Diagnoses are known to this node only. What is wanted or runs is saved to disk, so that nothing
-// is lost if the agent stops or the API server is down.
+// The [Store] is the API server. Without a cluster, it is a folder of manifests, and only this node
+// knows the Diagnoses. Wanted and running Diagnoses are saved to disk, so that nothing is lost if the
+// agent stops or the API server is down.
 package worker
 
 import (
@@ -40,9 +40,8 @@ type Store interface {
 	// Objects returns the objects in force, never nil. Before the first sync they are those saved
 	// by the previous process, or empty.
 	Objects() *Objects
-	// Create creates a Diagnosis and returns the stored one. An existing one of the same name
-	// counts as created, whatever its state. Create is retried after an [ErrAway], and after no
-	// other error.
+	// Create creates a Diagnosis and returns the stored one. An existing Diagnosis of the same name
+	// counts as created, regardless of its state. Create is retried only after an [ErrAway].
 	Create(ctx context.Context, d *v1alpha1.Diagnosis) (*v1alpha1.Diagnosis, error)
 	// Write changes the status of a Diagnosis and returns the new version. It calls change with the
 	// newest known status, and again after a conflict; change must touch only the node's own part,

@@ -90,7 +90,7 @@ func New(c Config) (*Worker, error) {
 	return w, nil
 }
 
-// add adds an entry. The lock is held, or nobody else has the worker yet.
+// add adds an entry. The caller holds the lock, or is the only one that has the worker.
 func (w *Worker) add(s *saved) *entry {
 	e := &entry{saved: *s}
 	w.entries[s.ID] = e
@@ -141,8 +141,9 @@ func (w *Worker) Holder() string {
 // lockAgain is how often a locked folder is tried again.
 const lockAgain = time.Second
 
-// lock blocks until no other process has locked the folder. If the disk can't be written to, nobody
-// else uses it either; the worker runs without a lock, because that is a fault to diagnose.
+// lock blocks until no other process has locked the folder. If the disk can't be written, no other
+// process can use it either, and the worker runs without a lock, because such a disk needs a
+// diagnosis.
 func (w *Worker) lock(ctx context.Context) (unlock func(), err error) {
 	for reported := false; ; {
 		unlock, err = Lock(w.c.Dir, Agent)

@@ -83,7 +83,7 @@ func (t *text) Diagnosis(now time.Time, d *Diagnosis) error {
 	return nil
 }
 
-// word returns the reason of the verdict, or how the Diagnosis ended without one.
+// word returns the reason of the verdict or, if there is no verdict, how the Diagnosis ended.
 func (d *Diagnosis) word() string {
 	switch {
 	case d.Verdict != nil:

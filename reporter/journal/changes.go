@@ -52,9 +52,9 @@ func Tail(dir string, most int64) ([]byte, error) {
 }
 
 // backward calls f for the complete lines of the journal in dir, newest first, until f returns an
-// error; errEnough is none. It reads at most limit bytes and leaves out segments without entries after
-// a sequence number. all reports whether it has read all others; the writer may have dropped older
-// ones.
+// error; errEnough stops it without an error. It reads at most limit bytes and skips segments without
+// entries after a sequence number. all reports whether it has read all other segments; the writer may
+// have dropped older ones.
 func backward(dir string, limit int64, after uint64, f func(line []byte) error) (all bool, err error) {
 	segments, err := listSegments(dir)
 	if err != nil {

@@ -14,7 +14,7 @@ type Entry struct {
 	// Now is the wall clock at this step. BootTime is the engine's clock: the time since boot.
 	Now      time.Time      `json:"now"`
 	BootTime event.Duration `json:"bootTime"`
-	// Event is the input. It is nil for steps caused by time alone, by a start (Boot) or by Mutes.
+	// Event is the input. It is nil for steps that only time, a start (Boot) or Mutes caused.
 	Event *event.Event `json:"event,omitempty"`
 	// Rules limits the event to these rules; nil means all. It is set when an event reported
 	// earlier still lasts and is passed to rules added since.
@@ -25,8 +25,8 @@ type Entry struct {
 	Mutes       *[]problem.Mute      `json:"mutes,omitempty"`
 	Transitions []problem.Transition `json:"transitions,omitempty"`
 
-	// Line is the entry as written by [Journal.Add], for callers that write the same line
-	// elsewhere. It is nil for other entries.
+	// Line is the entry as [Journal.Add] wrote it, for callers that also write the line to
+	// another place. It is nil for other entries.
 	Line []byte `json:"-"`
 }
 

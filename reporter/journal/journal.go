@@ -17,8 +17,8 @@ import (
 
 // Options bound a journal. Zero values take the defaults.
 type Options struct {
-	// MaxBytes bounds all segments together; the oldest is dropped first. It must be more than what
-	// is written at once: 32 KiB and a line. Default 64 MiB: about 60,000 events.
+	// MaxBytes bounds all segments together; the oldest is dropped first. It must be larger than one
+	// write: 32 KiB and a line. Default 64 MiB: about 60,000 events.
 	MaxBytes int64
 	// SegmentBytes is the size of a segment, unless lines written at once are longer. Default an
 	// eighth of MaxBytes, so that dropping a segment loses little.
@@ -114,8 +114,8 @@ type segment struct {
 }
 
 // Open opens the journal in dir, creating it if needed, and cuts off a torn last line. If the newest
-// segment can't be read, numbers are left out before the next entry, which readers count as lost: how
-// many of them had entries is not known.
+// segment can't be read, Open skips numbers before the next entry. Readers count these as lost, because
+// it is not known how many of them had entries.
 func Open(dir string, opts Options) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
@@ -152,8 +152,8 @@ func (j *Journal) path(first uint64) string {
 	return filepath.Join(j.dir, segmentName(first))
 }
 
-// begin starts the segment whose first entry will be seq. If the previous segment cannot be
-// synced or closed, begin succeeds anyway, and the next Flush returns that error.
+// begin starts the segment that begins with entry seq. If the previous segment can't be synced or
+// closed, begin succeeds anyway, and the next Flush returns that error.
 func (j *Journal) begin(seq uint64) error {
 	f, err := os.OpenFile(j.path(seq), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -266,10 +266,10 @@ func (j *Journal) batch(seq uint64) *work {
 
 // Flush waits until all added entries are in the files. If the disk does not respond within
 // Patience, Flush returns without an error: the entries stay in memory, with their numbers, and are
-// written when the disk responds. Until then, further calls do not wait. The error is about entries
-// lost since the last call, which are counted and whose numbers are reused or missing, about a full
-// segment that could not be synced, of which a power failure may lose entries, or about an old one
-// that could not be removed.
+// written when the disk responds. Until then, further calls do not wait. Flush returns an error if
+// entries were lost since the last call (they are counted; their numbers are reused or missing), if a
+// full segment could not be synced (a power failure may lose its entries), or if an old segment could
+// not be removed.
 func (j *Journal) Flush() error {
 	j.appending.Lock()
 	defer j.appending.Unlock()
@@ -399,7 +399,7 @@ func (j *Journal) Seq() uint64 {
 	return j.seq
 }
 
-// Written returns the sequence number up to which no entry waits for the disk: each is in the
+// Written returns the sequence number up to which no entry waits for the disk: each entry is in the
 // files or lost.
 func (j *Journal) Written() uint64 {
 	j.mu.Lock()

@@ -60,8 +60,8 @@ func listSegments(dir string) ([]segment, error) {
 }
 
 // Copy copies the newest segments of the journal in one folder to another, limited to most bytes
-// in total. It always copies the newest one, whatever its size, because sequence numbers continue
-// after it.
+// in total. It always copies the newest segment, even if that exceeds the limit, because sequence
+// numbers continue after it.
 func Copy(from, to string, most int64) error {
 	segments, err := listSegments(from)
 	if err != nil {
@@ -126,7 +126,7 @@ func readLines(r io.Reader, f func(line []byte) error) error {
 
 // Read calls f for each entry of the journal in dir whose sequence number is greater than after,
 // oldest first, until f returns an error. It may run while the journal is written; it then ends at
-// the last complete entry. It skips lines that are not entries, and what can't be read of a segment;
+// the last complete entry. It skips lines that are not entries, and unreadable parts of segments;
 // damaged is the number of such lines and segments.
 func Read(dir string, after uint64, f func(Entry) error) (damaged int, err error) {
 	follower := Follower{dir: dir, after: after}

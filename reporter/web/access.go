@@ -46,8 +46,8 @@ type AccessConfig struct {
 	Log    *slog.Logger
 }
 
-// Access controls who may read what is served at addresses that other machines can reach. It is
-// nil for an address that only this machine can reach.
+// Access controls who may read pages and metrics at addresses that other machines can reach. It is nil
+// for an address that only this machine can reach.
 type Access struct {
 	tls               *tls.Config // nil for plain HTTP
 	tokens            *Tokens     // nil if all clients are allowed
@@ -138,12 +138,12 @@ const (
 // tokenSource returns the token of a request.
 type tokenSource func(*http.Request) (token string, given bool)
 
-// guard lets requests through whose token may get the path.
+// guard lets requests through if their token may get the requested path.
 func (a *Access) guard(h http.Handler) http.Handler {
 	return a.guardBy(h, "", Bearer, bearerChallenge)
 }
 
-// guardPage lets requests through whose token may get /metrics.
+// guardPage lets requests through if their token may get /metrics.
 func (a *Access) guardPage(h http.Handler) http.Handler {
 	return a.guardBy(h, "/metrics", bearerOrPassword, bearerChallenge, basicChallenge)
 }
@@ -174,7 +174,7 @@ func localNames(h http.Handler) http.Handler {
 	})
 }
 
-// guardBy lets requests through whose token may get path; if path is empty, the request's own.
+// guardBy lets requests through if their token may get path; an empty path means the request's own.
 func (a *Access) guardBy(h http.Handler, path string, of tokenSource, challenges ...string) http.Handler {
 	if a == nil || a.tokens == nil {
 		return h

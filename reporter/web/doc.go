@@ -9,8 +9,8 @@
 //
 // An agent has a page of its node, a controller one of all nodes. They are rendered on the server,
 // from copies of the process's state. Browsers are notified of changes by server-sent events and then
-// fetch the new state. All clients share renderings, which are bounded in rate and size. While no
-// client is connected, nothing is read, rendered or kept.
+// fetch the new state. All clients share renderings, which are bounded in rate and size. Without
+// connected clients, the server reads, renders and keeps nothing.
 //
 // All displayed data is untrusted. It is made safe with [display.Safe], escaped by html/template, and
 // served under a policy that allows no script but the page's own.

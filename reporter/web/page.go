@@ -26,7 +26,7 @@ const (
 //go:embed assets
 var assets embed.FS
 
-// Page is a page that updates itself. It is rendered by one request at a time, for all clients.
+// Page is a page that updates itself. One request at a time renders it, for all clients.
 type Page struct {
 	frame  frame
 	view   func() any                  // returns the data for the state's template
@@ -57,7 +57,7 @@ type section struct{ ID, Name string }
 
 func (p *Page) init() *Page {
 	p.turn, p.hub.streams = make(chan struct{}, 1), map[chan struct{}]bool{}
-	// Parsed on first use: an agent whose page is never opened does not need them.
+	// Parsed on first use, because most agents' pages are never opened.
 	p.parse = sync.OnceValue(func() *template.Template {
 		return template.Must(template.New("").ParseFS(assets, "assets/*.html"))
 	})

@@ -12,8 +12,8 @@ const (
 	maxStreams = 16
 	// sendEvery is the shortest time between two messages to a client.
 	sendEvery = 300 * time.Millisecond
-	// beatEvery makes clients fetch what changes without a transition, such as the agent's cost.
-	// A disconnected client is detected by then at the latest.
+	// beatEvery makes clients fetch values that change without a transition, such as the agent's
+	// cost. The beat also detects disconnected clients.
 	beatEvery = 10 * time.Second
 	// sendWithin is how long a client may take to receive a message.
 	sendWithin = 5 * time.Second

@@ -34,7 +34,8 @@ const (
 )
 
 const (
-	// refusedFor is how long a refusal is cached: a right granted meanwhile takes effect after it.
+	// refusedFor is how long a refusal is cached. A right that is granted meanwhile takes effect
+	// after that.
 	refusedFor  = 10 * time.Second
 	maxVerdicts = 1024
 	// reviewWithin is the timeout of both reviews together.

@@ -38,8 +38,8 @@ func UntilShown(tb testing.TB, what string, within time.Duration, ok func() (ok 
 			}
 			tb.Fatalf("waited %s for: %s%s", waited.Round(time.Millisecond), what, shown)
 		}
-		// Polls must not slow down what they wait for, as they may query an API server or run
-		// kubectl. So they get less frequent over time.
+		// A poll may query an API server or run kubectl and so slow down what it waits for. So
+		// polls get less frequent over time.
 		time.Sleep(min(max(now.Sub(look), now.Sub(start)/10, 5*time.Millisecond), 200*time.Millisecond))
 	}
 }

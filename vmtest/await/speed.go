@@ -13,13 +13,13 @@ import (
 // mostSlower bounds [Within], because a test that hangs must fail eventually.
 const mostSlower = 10
 
-// Within returns how long something may take on this machine now that takes at most d on an idle
-// machine with two current cores. It returns at least d and at most ten times d.
+// Within converts a time limit for an idle machine with two current cores, d, to one for this
+// machine at this moment. It returns at least d and at most ten times d.
 //
-// Two things make a machine slow, and neither measurement shows the other. A slow CPU,
-// such as an emulated one, is slow even when idle: it is measured once, in CPU time,
-// which does not depend on other load. On a busy machine tasks wait for a CPU, however
-// fast it is: the kernel's count of runnable tasks is read at each call.
+// Two things make a machine slow, and neither measurement shows the other. A slow CPU, such as an
+// emulated one, is slow even when idle. Its speed is measured once, in CPU time, which does not
+// depend on other load. On a busy machine tasks wait for a CPU, even a fast one. So each call reads
+// the kernel's count of runnable tasks.
 func Within(d time.Duration) time.Duration {
 	slower := slowCPU()
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {

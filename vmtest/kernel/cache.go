@@ -26,8 +26,8 @@ func sweep(cacheDir string) error {
 }
 
 // replace replaces the image of kernel name by an unfinished one. Between the two renames there is
-// no image: a process killed at that point leaves a kernel that must be fetched again, but never a
-// mixed one.
+// no image: if the process is killed then, the kernel must be fetched again, but an image is never
+// a mixture.
 func replace(cacheDir, tmp, name string) error {
 	final := filepath.Join(imagesDir(cacheDir), name)
 	old := tmp + ".old"

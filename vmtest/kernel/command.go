@@ -64,8 +64,8 @@ func findPrograms() error {
 	}
 }
 
-// SetupError reports what this machine lacks, and how to fix it. No test has run, so it is neither
-// a failure nor a success.
+// SetupError reports what this machine lacks, and how to fix it. It is not a test result: no test
+// has run.
 type SetupError struct {
 	What string // what is wrong
 	Do   string // how to fix it; may be empty

@@ -5,10 +5,11 @@
 // kernel, and [Image.Modules] returns which of its modules a machine needs.
 //
 // It uses Debian's own programs with a private state below the cache folder: apt verifies the
-// archive's signature, the indexes and with them the packages. Each package is compared with its
-// index once more before it is unpacked, because some stay in the cache for a while. The machine's
-// own apt sources are only used to find the mirror. They and its package lists are not changed.
+// archive's signature, the indexes and with them the packages. Before a package is unpacked, it is
+// compared with its index again, because packages may stay in the cache for a while. The package
+// reads the machine's apt sources only to find the mirror, and changes neither these nor the
+// package lists.
 //
-// Concurrency: everything that changes the cache holds its lock, across processes. Reading needs no
-// lock, because an image appears complete, by a rename.
+// Concurrency: every change of the cache holds its lock, across processes. Reading needs no lock,
+// because a complete image appears by a rename.
 package kernel

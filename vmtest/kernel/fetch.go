@@ -30,7 +30,7 @@ type fetcher struct {
 // through logf, one line per call.
 //
 // If the mirror is unreachable, Fetch returns the cached image, if any. A *SetupError says what
-// this machine lacks. A killed fetch leaves nothing that could be mistaken for an image.
+// this machine lacks. If a fetch is killed, the cache never has a partial image.
 func Fetch(ctx context.Context, k Kernel, cacheDir string, logf func(format string, args ...any)) (Image, error) {
 	mirror, err := findMirror("/etc/apt")
 	if err != nil {
@@ -176,8 +176,8 @@ func (s suite) install(ctx context.Context, k Kernel, records []record) (Image, 
 	if err := replace(s.cacheDir, tmp, k.Name); err != nil {
 		return Image{}, err
 	}
-	// Only the image is needed: the packages, including those of broken fetches, would take as much
-	// space again.
+	// Only the image is needed. The packages, including those of broken fetches, would take the
+	// same space again.
 	if err := os.RemoveAll(s.debsDir()); err != nil {
 		return Image{}, err
 	}

@@ -85,7 +85,7 @@ func imagesDir(cacheDir string) string { return filepath.Join(cacheDir, "kernels
 const unfinished = "_"
 
 // Open returns the cached kernel of that name. If there is none, the name may be a release number:
-// "7.2" is the newest kernel if that is a 7.2, and "7.2-generic" its generic flavour.
+// "7.2" selects the newest kernel if that is a 7.2, and "7.2-generic" its generic flavour.
 //
 // Open verifies the kernel against what was fetched, which reads 15 MB. If that fails, a
 // *SetupError says what is wrong and what to do; it wraps ErrNotFetched if the cache has no such

@@ -1,6 +1,6 @@
-// Package kernellock keeps tests that cause or count faults of this machine's kernel from running
-// at the same time, because an agent under test detects the faults of all of them. Other tests run
-// in parallel. A package takes the lock in its TestMain (Hold) or for some of its tests (HoldFor).
+// Package kernellock serializes tests that cause or count faults of this machine's kernel, because
+// an agent under test detects the faults of all tests. Other tests run in parallel. A package
+// takes the lock in its TestMain (Hold) or for some of its tests (HoldFor).
 //
 // Only tests may import it.
 package kernellock
@@ -22,7 +22,7 @@ import (
 const heldEnv = "KERNELLOCK_HELD"
 
 // Hold waits for the lock and holds it until this process ends, on behalf of its children too.
-// TestMain calls it. Without root it does nothing, because no test can then cause faults.
+// TestMain calls it. Without root it does nothing, because then no test can cause faults.
 func Hold() {
 	if free() {
 		if _, err := take(); err != nil {

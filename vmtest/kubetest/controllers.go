@@ -18,8 +18,8 @@ import (
 // created: a namespace then has its service account and the ConfigMap with the API server's CA.
 // Both programs survive outages of the API server.
 func (s *Server) startControllers(ctx context.Context, programs string) error {
-	// In the group with all rights: the RBAC of Kubernetes' own components is not under test, and
-	// creating an account for each controller takes 5 s.
+	// The user is in the group with all rights: the RBAC of Kubernetes' own components is not
+	// under test, and creating an account for each controller takes 5 s.
 	user, err := s.User("kubetest-controllers", "system:masters")
 	if err != nil {
 		return err

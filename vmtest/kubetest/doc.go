@@ -1,5 +1,5 @@
 // Package kubetest runs a real Kubernetes API server, with its etcd, for the tests of a package, so
-// that behaviour of the server is tested against the server and not against a fake.
+// that these don't depend on the behaviour of a fake.
 //
 // The programs are built once from the module in .tools/kubernetes and kept in the user's cache
 // folder ([Programs]). A [Server] has its own state folder, certificates and port, so that many can

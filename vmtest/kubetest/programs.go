@@ -95,9 +95,9 @@ func sets() map[string]set {
 
 // Programs returns a folder with a set of programs: "server" (of a [Server]), "controllers" (what
 // [Options.Controllers] adds), "node" (kubelet), "kubectl", "helm" or "helm3". It builds them unless
-// the cache contains those of these sources and this Go version. That takes minutes and some GiB the
-// first time; its progress is written to progress. It must be called within the checkout. If several
-// processes call it at once, one builds and the others wait.
+// the cache contains the programs of these sources and this Go version. The first build takes
+// minutes and some GiB; Programs writes its progress to progress. Call it within the checkout. If
+// several processes call it at once, one builds and the others wait.
 func Programs(ctx context.Context, progress io.Writer, name string) (string, error) {
 	s, ok := sets()[name]
 	if !ok {
@@ -263,7 +263,7 @@ func (b *build) compile(ctx context.Context, into string) error {
 func (b *build) goCommand(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = b.module
-	// The programs run on this machine, whatever platform the product is being built for.
+	// The programs run on this machine, even if the product is being built for another platform.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

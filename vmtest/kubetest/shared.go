@@ -20,8 +20,8 @@ import (
 type Shared struct {
 	// Controllers is [Options.Controllers]; such a server is never borrowed.
 	Controllers bool
-	// Own starts a separate server for the package. It is for packages whose tests could disturb
-	// those of others or be disturbed, because they write or count cluster-wide objects.
+	// Own starts a separate server for the package. It is for packages with tests that write or
+	// count cluster-wide objects: these could disturb, or be disturbed by, tests of other packages.
 	Own bool
 
 	once   sync.Once
@@ -135,8 +135,8 @@ func borrow(ctx context.Context, socket string) (*Server, error) {
 	return s, err
 }
 
-// hangUp closes the connections that clients of a borrowed server keep open, which otherwise only
-// the end of the server would close.
+// hangUp closes the connections that clients of a borrowed server keep open. Otherwise they would
+// stay open until the server ends.
 func (s *Server) hangUp() {
 	if transport, err := rest.TransportFor(s.admin); err == nil { // the transport that the clients share
 		utilnet.CloseIdleConnectionsFor(transport)

@@ -71,7 +71,8 @@ func (s *Server) startAPI(ctx context.Context) error {
 		began := time.Now()
 		err := s.tryAPI(ctx)
 		// On a busy machine the API server exceeds its own time limits, such as 20 s for etcd, and
-		// exits; kubelet would start it again. One that exits sooner has a wrong flag or no port.
+		// exits; kubelet would start it again. If it exits sooner than that, a flag is wrong or it
+		// has no port.
 		if err == nil || ctx.Err() != nil || time.Since(began) < exitsAtOnce {
 			return err
 		}

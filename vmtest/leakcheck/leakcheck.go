@@ -19,11 +19,11 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// Run runs the tests and returns their exit code. If they passed, it checks that no goroutine is
-// left, and no file descriptor that was not open before. It prints leaks to stderr and returns 1.
+// Run runs the tests and returns their exit code. If they passed, it checks for goroutines that
+// still run and for file descriptors that were not open before. If it finds such leaks, it prints
+// them to stderr and returns 1.
 //
-// Run must include stopping what would otherwise be reported, such as a server that the tests
-// share.
+// run must stop everything that would otherwise be reported, such as a server that the tests share.
 func Run(run func() int) int {
 	before := openFiles()
 	code := run()

@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Config is the contents of a vm.yaml: the hardware of a machine and what is packed into it besides
-// the test binary.
+// Config is the contents of a vm.yaml: the hardware of a machine, and the files that are packed
+// into it besides the test binary.
 type Config struct {
 	Memory   string   `yaml:"memory"`   // a whole number of MiB or GiB
 	CPUs     int      `yaml:"cpus"`     // 1 to 64

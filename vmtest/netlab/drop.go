@@ -15,7 +15,7 @@ import (
 // it, until undo is called or the test ends. It needs sch_ingress and cls_bpf.
 func (n *Net) DropTCP() (undo func()) {
 	n.t.Helper()
-	// Not by an attribute of the link itself, whose kind the kernel would choose.
+	// Do not set this by an attribute of the link: then the kernel would choose the kind.
 	qdisc := &netlink.GenericQdisc{QdiscType: "clsact", QdiscAttrs: netlink.QdiscAttrs{
 		Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
 	}}

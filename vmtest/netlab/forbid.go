@@ -46,7 +46,7 @@ func Forbid(t testing.TB, cgroup string, to netip.Addr) (undo func()) {
 	}
 	t.Cleanup(func() { lk.Close() })
 	return func() {
-		// Closing the link is not enough while a child process that is being forked has it open
+		// Closing the link is not enough if a child process that is just being forked has it open
 		// too.
 		if err := lk.Detach(); err != nil {
 			t.Error(err)

@@ -1,7 +1,7 @@
 // Package netlab creates networks for tests: separate network namespaces, connected by veth pairs,
-// with what a connection can encounter: listeners that accept or don't, routes, unreachable
-// neighbours. It does not affect the machine's own network, and everything is removed at the end of
-// the test.
+// with the conditions that a connection can encounter: listeners that accept or don't, routes,
+// unreachable neighbours. It does not affect the machine's own network, and everything is removed
+// at the end of the test.
 //
 // Only tests may import it.
 package netlab

@@ -97,7 +97,8 @@ func (p *probe) ready() {
 		case errno != 0:
 			p.end(unix.Errno(errno))
 		case p.request == "":
-			// A woken socket without an error may still not be connected, as package net knows.
+			// A woken socket without an error may still not be connected; package net handles this
+			// case too.
 			_, err := unix.Getpeername(p.fd)
 			p.end(err)
 		default:

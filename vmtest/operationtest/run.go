@@ -82,7 +82,7 @@ func NewCall(parameters operation.Values) (*operation.Call, *Artifacts, *bytes.B
 	return &operation.Call{Parameters: parameters, Artifacts: kept, Log: slog.New(slog.NewTextHandler(&log, nil))}, kept, &log
 }
 
-// Perform runs a built-in as the runner does, and checks what all built-ins must comply with.
+// Perform runs a built-in as the runner does, and checks the rules for all built-ins.
 func Perform(t *testing.T, b operation.Builtin, parameters map[string]string) (operation.Output, *Artifacts, error) {
 	t.Helper()
 	values, err := b.Fill(parameters)

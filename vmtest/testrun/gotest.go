@@ -74,8 +74,8 @@ func filter(all []goPackage, ok func(goPackage) bool) []goPackage {
 }
 
 // concurrent reports whether the package or its tests start goroutines, or the package imports
-// something meant for goroutines. In other packages the race detector finds nothing, and takes ten
-// times as long. An import only in a test, such as net/http for a request, does not count.
+// something meant for goroutines. In other packages the race detector finds nothing, and the tests
+// take ten times as long. An import only in a test, such as net/http for a request, does not count.
 func (p goPackage) concurrent() (bool, error) {
 	tests := slices.Concat(p.TestGoFiles, p.XTestGoFiles)
 	for _, name := range slices.Concat(p.GoFiles, tests) {

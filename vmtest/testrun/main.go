@@ -101,9 +101,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	defer func() { err = errors.Join(err, aid.end()) }()
 	report := newReport(stdout)
 	var both errgroup.Group
-	// Two packages that need the kernel run at a time: one holds it while the other is built or
-	// runs tests that don't need it. They take longest because they wait for each other, so the
-	// others get less CPU.
+	// Two packages that need the kernel run at a time: one holds the lock while the other is built or
+	// runs tests that don't need it. These packages take longest because they wait for each other, so
+	// other packages get less CPU.
 	for _, part := range []struct {
 		calls []call
 		nice  int

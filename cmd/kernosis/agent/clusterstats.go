@@ -123,8 +123,8 @@ func (u *unwritten) add(c problem.Condition, fault time.Time) {
 	}
 }
 
-// ack records that the API server has a condition. It returns the time of the first fault since
-// which the condition has this status; zero: it is known already, or there was none.
+// ack records that the API server has a condition. It returns the time of the fault that gave the
+// condition its status; zero if that was returned before, or if no fault did.
 func (u *unwritten) ack(c problem.Condition) (fault time.Time) {
 	c.LastTransition = time.Time{}
 	u.has = c

@@ -16,8 +16,8 @@ const (
 	// gcPercent makes the garbage collector run at half the default's garbage: an agent makes
 	// little garbage, and on each node its memory matters more than its speed.
 	gcPercent = 50
-	// startPercent applies while the agent starts, which allocates six times what it keeps: the
-	// heap never fully shrinks again from its size at the start.
+	// startPercent applies while the agent starts. The start allocates six times what the agent
+	// keeps, and the heap never fully shrinks from that size.
 	startPercent = 25
 	// settled is the time after which the start is over: rules compiled, kernel types read,
 	// programs loaded, informers filled.

@@ -37,8 +37,8 @@ type logConfig struct {
 // boot are detected.
 const kmsgLookback = 5 * time.Minute
 
-// crashLookback is how long before the boot a panic may have been to be reported at the first start:
-// the machine may have stood still for a night.
+// crashLookback: the first start reports panics of at most this time before the boot. The machine may
+// have been off for a night.
 const crashLookback = 24 * time.Hour
 
 // source returns the log source that l configures, with default name and lookback filled in.
@@ -65,8 +65,8 @@ func (l *logConfig) source() logsource.Config {
 	return c
 }
 
-// logs returns the logs to read: those of the file and of --log, or else the
-// kernel's and the records of its crashes. The error joins all errors found.
+// logs returns the logs to read: those of the file and of --log, or by default the kernel's log and the
+// records of its crashes. The error joins all errors found.
 func (c *Config) logs() ([]logsource.Config, error) {
 	var out []logsource.Config
 	var errs []error

@@ -104,8 +104,8 @@ func resultEvent(r plugin.Result) *event.Event {
 	return hostfs.Stamped(event.Event{Kind: event.Check, Source: event.NamedStem(event.CheckStem, r.Check), Check: d})
 }
 
-// keepChecks reports the checks that had a result before a restart as up, unless their next run is
-// overdue: until the first runs their conditions would be Unknown.
+// keepChecks reports checks that had a result before a restart as up, unless their next run is
+// overdue. Otherwise their conditions would be Unknown until the first runs.
 func (p *parts) keepChecks() {
 	for _, monitor := range p.monitors.Checks {
 		for _, r := range monitor.Rules {

@@ -70,7 +70,7 @@ func npdFlags(fs *pflag.FlagSet) {
 	fs.String("exporter.stackdriver", "", "`file` of a Stackdriver exporter: not supported")
 }
 
-// check refuses settings that would silently have no effect, and addresses to listen at that are none.
+// check refuses settings that would silently have no effect, and invalid addresses to listen at.
 func (s *NPDSettings) check(from config.Origins) error {
 	var errs []error
 	if s.Stackdriver != "" {

@@ -212,7 +212,7 @@ func (a *pipeline) install(rules *detector.RuleSet) (added []string, sources []d
 	e.Transitions = a.engine.Replace(rules, e.Moment())
 	a.report(e)
 	a.setConditions()
-	// After the engine, so that its rules know what the new patterns find.
+	// After the engine, so that the engine's rules match the new patterns' hits.
 	a.patterns(rules.PatternSet())
 	return added, a.engine.Sources()
 }
@@ -239,10 +239,10 @@ func (a *pipeline) report(e journal.Entry) {
 	a.poke()
 }
 
-// record adds one step to journal, metrics and output. The journal comes first: nothing is reported
-// or printed before flushEntries has found the entry written. Only if the disk hangs, the entry is
-// reported while it waits in memory ([ADR 19](docs/adr/0019-state-disk-that-hangs.md)). Entries are
-// flushed together, because waiting for each one costs more than all the rest. The lock is held.
+// record adds one step to journal, metrics and output. The journal comes first: nothing is reported or
+// printed until flushEntries has written the entry. Only if the disk hangs is the entry reported while
+// it waits in memory ([ADR 19](docs/adr/0019-state-disk-that-hangs.md)). Entries are flushed together,
+// because waiting for each one costs more than all the rest. The lock is held.
 func (a *pipeline) record(e journal.Entry) {
 	a.causes.Observe(e.Transitions, e.Now)
 	for _, t := range e.Transitions {

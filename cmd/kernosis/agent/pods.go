@@ -77,8 +77,8 @@ func podsOfServer(of *cluster, seen *probes) (*podSource, error) {
 	return &podSource{nodePods: watch, run: watch.Run, whole: &pods.Reader{Client: of.api, Node: of.node}}, nil
 }
 
-// podsOfKubelet returns a source that polls kubelet, and polls at once when an unknown pod is looked
-// up, because that pod is new.
+// podsOfKubelet returns a source that polls kubelet. It polls at once when an unknown pod is looked
+// up, because that pod may be new.
 func (p *parts) podsOfKubelet() (*podSource, error) {
 	c := p.cfg.Probes.source(p.cfg.HostRoot)
 	c.InPod = exists(ownToken) // no static pod has a service account

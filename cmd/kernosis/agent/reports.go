@@ -116,8 +116,8 @@ func (a *pipeline) ruleOfCondition(conditionType string) string {
 const fallbackReason = "ReportedProblem"
 
 // reportLayer makes rules for the configured daemons. The problem of a condition ends when the
-// daemon reports so, and when the daemon falls silent: then nothing confirms the problem any more,
-// and the condition becomes Unknown.
+// daemon reports its end. It also ends when the daemon stops reporting: nothing confirms the problem
+// then, and the condition becomes Unknown.
 func reportLayer(daemons []reportConfig) (fs.FS, error) {
 	file := detector.RuleFile{Conditions: map[string]detector.ConditionSpec{}}
 	for _, d := range daemons {

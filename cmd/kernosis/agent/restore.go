@@ -51,9 +51,9 @@ func (a *pipeline) save(ctx context.Context) error {
 	return a.journal.Sync(ctx)
 }
 
-// restore brings the engine to the state in which the last run of this boot ended, however it
-// ended: it loads the saved state, then replays the later journal entries. Anything that differs
-// from what was last reported, because of a reboot or changed rules, is reported.
+// restore restores the engine's state at the end of the last run of this boot, even if that run was
+// killed. It loads the saved state, then replays the later journal entries. If a reboot or changed
+// rules cause differences to the last reports, it reports them.
 func (a *pipeline) restore() error {
 	var st state
 	unread, whole := false, false // whole: the whole journal is replayed
@@ -84,9 +84,9 @@ func (a *pipeline) restore() error {
 			a.log.Warn("can't set aside the saved state", "error", err)
 		}
 	}
-	// Entries after a saved state of this boot are of this boot. Without a saved state, an entry's
-	// boot is known from the journal once it has noted a start of the agent, and before that from
-	// the clock. With a state of an earlier boot, all entries have to be read, because sequence
+	// Entries after a saved state of this boot are of this boot. Without a saved state, the boot of
+	// an entry follows from the last start of the agent in the journal, and before the first start
+	// from the clock. With a state of an earlier boot, all entries must be read, because sequence
 	// numbers are reused after a power failure.
 	after, known, ours := st.Seq, st.Seq > 0, true
 	if earlierBoot {

@@ -27,7 +27,7 @@ func LoadLayers(dir string, layers ...fs.FS) (*detector.RuleSet, error) {
 	return detector.LoadDir(dir, layers...)
 }
 
-// shippedRules returns the shipped rules, of which those in files whose names, without .yaml, match
+// shippedRules returns the shipped rules. Only rules in files whose name, without .yaml, matches
 // one of the patterns are in force.
 func (c *Config) shippedRules() (fs.FS, error) {
 	names, err := fs.Glob(detector.Shipped(), "*.yaml")
@@ -100,8 +100,8 @@ func reloadRules(a *pipeline, cfg Config, mutes *muteFile) error {
 }
 
 // rules returns the rules in force. Later layers override earlier ones: the shipped rules, those of
-// node-problem-detector's files, those of problem daemons and services, the operator's. The set has
-// everything else that node-problem-detector's files configure.
+// node-problem-detector's files, those of problem daemons and services, the operator's. The
+// returned set has the other settings of node-problem-detector's files.
 func (c *Config) rules() (*detector.RuleSet, *npd.Set, error) {
 	shipped, err := c.shippedRules()
 	if err != nil {
@@ -191,7 +191,7 @@ func (c *Config) AlertRules() (*detector.RuleSet, error) {
 }
 
 // alreadySet returns an error if a rule other than own sets the condition: otherwise the condition
-// could be True for a reason that the owner never sees.
+// could be True for a reason unknown to its owner.
 func alreadySet(rules *detector.RuleSet, condition, own, of string) error {
 	all := rules.Rules()
 	i := slices.IndexFunc(all, func(r *detector.Rule) bool { return strings.EqualFold(r.Condition, condition) && r.Name != own })

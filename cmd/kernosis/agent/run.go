@@ -61,7 +61,7 @@ func Run(ctx context.Context, version string, cfg Config, stdout, stderr io.Writ
 }
 
 // endWithin is how long the parts have to end. Parts that hang in the kernel longer are abandoned:
-// kubelet kills 30 s after SIGTERM, and programs have to be detached before that.
+// kubelet kills the agent 30 s after SIGTERM, and programs must be detached before that.
 const endWithin = 15 * time.Second
 
 // wait waits until the parts have ended, but at most endWithin after the end of running. That is
@@ -88,9 +88,9 @@ func wait(ctx, running context.Context, g *errgroup.Group) error {
 	}
 }
 
-// patient is a writer whose reader may hang, as a container's output ends on a disk. A write may
-// take a second. A write that takes longer is completed when the reader goes on; writes until then
-// are dropped, with an error.
+// patient is a writer for a reader that may hang: a container's output ends on a disk. A write may
+// take a second. A longer write is completed when the reader continues; until then, other writes
+// are dropped with an error.
 type patient struct {
 	w     io.Writer
 	calls bounded.Calls

@@ -109,7 +109,7 @@ func PathText(g *graph.Graph, path []int) string {
 	return cmp.Or(strings.Join(parts, " → "), "none")
 }
 
-// maxFacts bounds what a line shows of an operation's results, in bytes.
+// maxFacts bounds the results of an operation that a line shows, in bytes.
 const maxFacts = 160
 
 // Finding returns what an operation found, in one line.

@@ -128,8 +128,8 @@ func (s *selfCheck) look(first bool) {
 	s.report(selfcheck.Result(now))
 }
 
-// report passes the outcome to the engine. A problem that continues keeps its message there, so if
-// the message has changed, the problem is ended first, even while it is muted.
+// report passes the outcome to the engine. In the engine a continuing problem keeps its message. So
+// if the message has changed, report ends the problem first, even while it is muted.
 func (s *selfCheck) report(d event.CheckData) {
 	if d.Status == event.CheckProblem && slices.ContainsFunc(s.agent.problemsNow(), func(p problem.Problem) bool {
 		return p.Condition == "KernosisDegraded" && p.State == problem.Firing && p.Message != d.Message

@@ -25,8 +25,8 @@ type serviceSettings struct {
 // serviceAuto means all known services that are found on the node.
 const serviceAuto = "auto"
 
-// defaultServices sets which known services are probed if the file does not: in "kernosis agent"
-// those that are found.
+// defaultServices sets which known services are probed if the file does not say: in "kernosis
+// agent", those that are found on the node.
 func (c *Config) defaultServices() {
 	if c.Services.Known == nil && c.isAgent {
 		c.Services.Known = []string{serviceAuto}
@@ -34,7 +34,7 @@ func (c *Config) defaultServices() {
 	c.services = &services{all: c.configuredServices()}
 }
 
-// configuredServices returns the services that the file names, without those of unknown names.
+// configuredServices returns the services that the file names. It omits unknown names.
 func (c *Config) configuredServices() (all []service.Service) {
 	for _, k := range service.Known() {
 		own := slices.ContainsFunc(c.Services.Probes, func(p service.Service) bool { return p.Name == k.Name })

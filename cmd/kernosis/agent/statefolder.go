@@ -36,8 +36,8 @@ const StateWithin = 10 * time.Second
 
 // openState makes sure that there is a state folder. If the configured folder can't be written, or
 // its disk does not answer, the agent uses a temporary one, so that it still reports what it
-// detects. The temporary folder starts with a copy of the configured one, if that can be read.
-// lacking is why the configured one is not used; release must be called at the end.
+// detects. The temporary folder starts with a copy of the configured one if that is readable.
+// lacking says why the configured folder is not used. Call release at the end.
 func (c *Config) openState() (lacking error, release func() error, err error) { //nolint:revive // lacking is a fact, not the error of this
 	release = func() error { return nil }
 	// One call for each of the three folders, as all may be on one hanging disk.
@@ -134,7 +134,7 @@ func claim(dir string) (release func() error, err error) {
 	return lock.Close, nil
 }
 
-// stateRoom is the space that has to be free, in bytes, because state files are replaced whole.
+// stateRoom is the required free space, in bytes, because state files are replaced as a whole.
 const stateRoom = 64 << 10
 
 // writable creates a folder if it is missing, and a file in it. It syncs the file to wait for the

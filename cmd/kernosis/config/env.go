@@ -21,10 +21,10 @@ func envName(key string) string {
 	return EnvPrefix + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(key))
 }
 
-// bindEnv applies the environment variables of keys of the struct t whose flag is not set, and refuses
-// those of keys without a variable. It warns of unknown variables, but doesn't refuse them: Kubernetes
+// bindEnv applies environment variables to keys of the struct t that no flag sets. It refuses
+// variables of keys that can only be set in the file. It only warns of unknown variables: Kubernetes
 // sets variables for the services of a namespace, and a pod must not fail to start because somebody
-// created a service of such a name.
+// created a service with such a name.
 func bindEnv(v *viper.Viper, fs *pflag.FlagSet, environ []string, t reflect.Type, origins Origins) (warnings []string, err error) {
 	known := map[string]string{envName(fileFlag): fileFlag}
 	for _, k := range keys(t) {

@@ -15,8 +15,8 @@ import (
 	"github.com/kernosis/kernosis/collector/document"
 )
 
-// readFile decodes a file strictly, with lines in errors, before viper reads it, because viper does
-// neither.
+// readFile decodes a file strictly, with lines in errors, before viper reads it: viper ignores
+// unknown keys and reports no lines.
 func readFile(v *viper.Viper, path string, into any, origins Origins) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {

@@ -22,8 +22,8 @@ const fileFlag = "config"
 
 // Load sets the struct that into points to, and returns the origin of each value, and warnings. The
 // tags mapstructure and yaml of a field have its key, which is also the name of its flag. A field
-// whose mapstructure tag is "-" has neither flag nor variable, and refuses a variable of its name: it
-// is decoded from the YAML file without viper, which folds the case of keys.
+// with the mapstructure tag "-" can only be set in the YAML file; a variable with its name is an
+// error. It is decoded without viper, which folds the case of keys.
 func Load(fs *pflag.FlagSet, environ []string, into any) (Origins, []string, error) {
 	v := viper.NewWithOptions(viper.KeyDelimiter("::")) // a dot is part of a flag's name
 	if err := v.BindPFlags(fs); err != nil {

@@ -48,9 +48,9 @@ func roles() map[string]role {
 	}
 }
 
-// RunChild runs the child process that args (os.Args) names and reports whether
-// it was one; main and TestMain call it first and return when it was. A child
-// that fails prints why and exits with status 1.
+// RunChild runs the child process that args (os.Args) names, and reports whether args name one. main
+// and TestMain call it first, and return if it returns true. A child that fails prints the reason and
+// exits with status 1.
 func RunChild(args []string) (handled bool) {
 	if len(args) < 2 || args[0] != childArg0 {
 		return false

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// undoLimit bounds the undoing of one step: an unmount waits for writers that have just been
-// killed, a cgroup for its last task to be reaped.
+// undoLimit bounds the time to undo one step: an unmount waits for writers that have just been
+// killed, the removal of a cgroup for its last task to be reaped.
 const undoLimit = 5 * time.Second
 
 // The kinds of step.

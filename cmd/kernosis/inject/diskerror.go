@@ -23,8 +23,8 @@ const (
 	DiskWrite DiskKind = "disk-error"
 	// DiskRead: reads fail with EIO. Kernels before 6.12 (seen on 5.10 and 6.1) read zeroes there.
 	DiskRead DiskKind = "disk-error-read"
-	// DiskFull: writes fail with ENOSPC, as those of a full thin pool; older
-	// kernels' loop driver makes that EIO.
+	// DiskFull: writes fail with ENOSPC, as on a full thin pool; the loop driver of older kernels
+	// turns that into EIO.
 	DiskFull DiskKind = "disk-full"
 )
 
@@ -42,9 +42,9 @@ const (
 	diskDataBlocks = 64
 )
 
-// DiskError makes requests of a block device fail: a loop device with a mounted ext4, whose backing
-// file loses the blocks of one file. Only requests to these blocks fail, those of the filesystem
-// itself don't.
+// DiskError makes requests of a block device fail. The device is a loop device with a mounted ext4;
+// its backing file loses the blocks of one file. Only requests to these blocks fail, not those to the
+// filesystem's own blocks.
 type DiskError struct {
 	Kind     DiskKind
 	StateDir string
@@ -79,7 +79,7 @@ func (d *DiskError) Start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// No journal: whether its writes fail would depend on its position.
+	// No journal: its writes would fail or not, depending on its position.
 	if d.fs, err = mountExt4(ctx, d.record, d.image, false, ""); err != nil {
 		return err
 	}
@@ -242,8 +242,8 @@ func (d *DiskError) imageOnTmpfs() error {
 	return err
 }
 
-// fillUp punches the data's blocks out of the image and fills the tmpfs, so that it has no free page
-// for them.
+// fillUp punches the data's blocks out of the image and fills the tmpfs, so that the tmpfs has no
+// free page for these blocks.
 func (d *DiskError) fillUp() error {
 	const punch = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
 	for _, block := range d.blocks {

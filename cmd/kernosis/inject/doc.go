@@ -1,12 +1,12 @@
 // Package inject provokes real kernel faults, small and bounded, for drills and for Kernosis' own
-// tests: a process killed for memory, a task stuck on a lock, a disk that refuses writes, a
-// filesystem gone read-only, probes that fail in each way in which kubelet's can.
+// tests: an OOM kill, a task stuck on a lock, a disk that fails writes, a filesystem that turned
+// read-only, and each kind of probe failure that kubelet can encounter.
 //
-// [Faults] lists what `kernosis inject` offers; each [Fault] says what it will do, refuses what this
-// machine can't do, does it, heals it and removes every trace. The pieces they are made of ([OOM],
-// [HungTask], [FSFreeze], [DiskError], [ReadonlyFS], [Probe]) can be driven step by step: Start
-// breaks something, Heal mends it, Close removes it. Their fields are set before Start, and one
-// goroutine uses them.
+// [Faults] lists the faults of `kernosis inject`. Each [Fault] describes itself, checks whether this
+// machine supports it, provokes the fault, heals it and removes every trace. The faults are made of
+// parts ([OOM], [HungTask], [FSFreeze], [DiskError], [ReadonlyFS], [Probe]) that can also be used
+// step by step: Start provokes the fault, Heal ends it, Close removes everything. Their fields are
+// set before Start, and one goroutine uses them.
 //
 // Safety. A fault touches only what it created: a memory cgroup, a file behind a loop device, a
 // temporary mount, two network namespaces. It changes no sysctl and only signals its own children.

@@ -36,8 +36,8 @@ func newImage(r *record, path string, size int64) (*os.File, error) {
 	return f, allocate(f, size)
 }
 
-// allocate allocates every block of an image, so that writes of the filesystem itself never fail:
-// only blocks that a fault removes do.
+// allocate allocates every block of an image, so that only writes to blocks that a fault removes can
+// fail.
 func allocate(image *os.File, size int64) error {
 	if err := fallocate(image, 0, 0, size); err != nil {
 		_ = image.Close()

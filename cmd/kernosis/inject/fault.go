@@ -147,8 +147,8 @@ func (f *Fault) named(did string, err error) error {
 	return nil
 }
 
-// Run provokes the fault, heals it, and removes it, also when ctx is done early. On an error the
-// result has what happened until then.
+// Run provokes the fault, heals it, and removes it, even if ctx is done early. On an error the result
+// shows what happened until then.
 func (f *Fault) Run(ctx context.Context, env Env) (Result, error) {
 	r := &run{env: env, Result: Result{Fault: f.Name}, want: cmp.Or(env.Count, f.DefaultCount)}
 	r.env.Duration = cmp.Or(env.Duration, f.DefaultDuration)

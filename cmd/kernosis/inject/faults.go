@@ -264,8 +264,8 @@ func runProbe(ctx context.Context, r *run) (err error) {
 	return nil
 }
 
-// attempts probes r.want times or until the fault may end, a period apart, and returns an error unless
-// each probe fails as its kind has to.
+// attempts probes r.want times or until the fault may end, a period apart. It returns an error unless
+// each probe fails in the way that its kind requires.
 func attempts(ctx context.Context, r *run, p *Probe) error {
 	period := time.NewTicker(probePeriod)
 	defer period.Stop()

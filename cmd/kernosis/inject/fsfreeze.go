@@ -18,8 +18,8 @@ const (
 	fiThaw   = 0xc0045878
 )
 
-// FSFreeze makes a task hang writing to a frozen filesystem: an ext4 of its own. No task holds what
-// the writer waits for (a percpu_rwsem records no holder).
+// FSFreeze makes a task hang in a write to a frozen filesystem, an ext4 made for it. The lock that
+// the writer waits for has no holder (a percpu_rwsem records none).
 type FSFreeze struct {
 	StateDir string
 	Limit    time.Duration // thawed and removed after this, whatever happens; 0 for DefaultLimit

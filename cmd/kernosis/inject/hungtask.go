@@ -117,7 +117,7 @@ func runWriter(args []string) error {
 	}
 	return serve(func(do string) (Task, error) {
 		if do == "write" {
-			// A plain system call, so that it is this thread that hangs.
+			// A plain system call, so that this thread hangs.
 			if _, err := unix.Write(3, []byte{1}); err != nil {
 				return task, fmt.Errorf("write: %w", err)
 			}

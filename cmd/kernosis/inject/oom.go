@@ -20,8 +20,8 @@ import (
 	"github.com/kernosis/kernosis/collector/process"
 )
 
-// OOM provokes out-of-memory kills in a memory cgroup of its own. The cgroup's main process survives,
-// as in a pod in which a child process is killed, which no restart counter shows.
+// OOM provokes out-of-memory kills in its own memory cgroup. The cgroup's main process survives, as
+// in a pod where only a child process is killed: no restart counter shows such a kill.
 type OOM struct {
 	StateDir string
 	Limit    time.Duration // removed after this, whatever happens; 0 for DefaultLimit
@@ -80,8 +80,8 @@ func (o *OOM) Kills() (uint64, error) {
 	return use.OOMKills, nil
 }
 
-// Kill makes the kernel OOM-kill one child and returns its process ID. It is an error if
-// the child ended otherwise, or if the kernel did not count exactly one kill: then the limit
+// Kill makes the kernel OOM-kill one child and returns its process ID. It is an error if the child
+// ended in another way, or if the kernel did not count exactly one kill, which means that the limit
 // is too small for the main process.
 func (o *OOM) Kill(ctx context.Context) (pid int, err error) {
 	before, err := o.Kills()
@@ -120,8 +120,8 @@ func oomMain(args []string) error {
 	if err := os.WriteFile(procs, []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
 		return fmt.Errorf("join cgroup: %w", err)
 	}
-	// Children raise their score, so that the kernel never chooses this process.
-	// Lowering needs CAP_SYS_RESOURCE; without it the difference is still 500.
+	// Children raise their score, so that the kernel never chooses this process. Lowering this
+	// process's score needs CAP_SYS_RESOURCE; without it the difference is still 500.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-500"), 0)
 	return serve(func(memory uint64) (oomKill, error) {
 		if memory == 0 { // a request for a reply only

@@ -168,7 +168,7 @@ func (p *Probe) Close() error {
 // DefaultTargetsDir is the folder in which a running Kernosis looks for probe targets.
 const DefaultTargetsDir = "/run/kernosis/targets.d"
 
-// ProbeTarget is the target of a probe, with what the detector needs to know of it.
+// ProbeTarget is the target of a probe, with the facts that the detector needs.
 type ProbeTarget struct {
 	Addr        netip.AddrPort
 	Netns       uint32 // inode of the prober's network namespace

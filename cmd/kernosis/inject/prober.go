@@ -15,8 +15,8 @@ import (
 // probeTimeout is kubelet's default for a probe (timeoutSeconds).
 const probeTimeout = time.Second
 
-// slowAfter is the prober's time-out as seen on its connections, which are opened a moment
-// after the time-out's clock has started.
+// slowAfter is the prober's time-out, measured on its connections: these are opened a moment
+// after the time-out begins.
 const slowAfter = probeTimeout - 50*time.Millisecond
 
 const proberName = "kn-prober"

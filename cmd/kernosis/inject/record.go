@@ -20,11 +20,11 @@ const DefaultStateDir = "/run/kernosis/inject"
 // DefaultLimit is the time limit of a fault whose owner set none.
 const DefaultLimit = 5 * time.Minute
 
-// record lists what a fault has created that would outlive the process, on disk as JSON lines. A step
-// is appended before it is done, so that after a crash the record may have steps that were never
-// done, but never lacks one. The owner holds a lock on the file: a record that can be locked has lost
-// its owner. (A lock and not the process ID, because records may be shared between PID namespaces.)
-// Not safe for concurrent use.
+// record lists everything that a fault has created and that would outlive the process, on disk as
+// JSON lines. A step is appended before it is done. So after a crash the record may have steps that
+// were never done, but it never lacks one. The owner holds a lock on the file: a record that can be
+// locked has lost its owner. (It is a lock, not a process ID, because PID namespaces may share
+// records.) Not safe for concurrent use.
 type record struct {
 	path  string
 	dir   string // the fault's own, for images and mount points
@@ -95,9 +95,9 @@ func (r *record) mkdir(path string) error {
 	return os.Mkdir(path, 0o755)
 }
 
-// undo undoes every step, last one first, then removes the record and ends the guard. It
-// continues after errors and joins them; with an error the record stays for [Cleanup].
-// Calling it again undoes what is left.
+// undo undoes every step, the last one first, then removes the record and ends the guard. It
+// continues after errors and joins them; after an error the record stays for [Cleanup]. Another
+// call undoes the remaining steps.
 func (r *record) undo() error {
 	if r == nil || r.done {
 		return nil

@@ -21,8 +21,8 @@ const (
 	YAML  = "yaml"
 )
 
-// Text is the format for people of commands that write neither a list nor a state. If there is a
-// Table, Text is another name for it.
+// Text is the human-readable format of commands that write neither a list nor a state. For commands
+// with a Table format, Text is another name for Table.
 const Text = "text"
 
 // Format is the value of --output. It implements pflag.Value.

@@ -138,8 +138,8 @@ func (r *Replay) logged(l *line) {
 	}
 }
 
-// sourcesUp reports to the engine which logs are read. Rules for these logs assume that what is not
-// logged did not happen.
+// sourcesUp reports to the engine which logs are read, so that for rules of these logs no line means
+// no fault.
 func (r *Replay) sourcesUp(now event.Moment) {
 	var sources []event.SourceData
 	if r.sum.Format != Filelog { // only monitors read a Filelog

@@ -115,7 +115,7 @@ func (m *monitor) ofKernel() bool {
 	return m.Plugin == plugKmsg || m.Plugin == plugJournal && m.Identifier == event.OriginKernel
 }
 
-// missing returns why a dump of the format has none of the log's lines; "" if it may have some.
+// missing returns why a dump of the format can't have lines of the log; "" if it may have some.
 func (m *monitor) missing(f Format) string {
 	switch {
 	case m.Plugin != plugFile && f == Filelog:
@@ -170,8 +170,8 @@ func (v *view) matcher(set *logpattern.Set, l *line) *logpattern.Matcher {
 	return v.matchers.of(writer, set, names)
 }
 
-// viewed returns the events of monitors for a line, and whether one of the monitors matched the
-// same text as the log itself.
+// viewed returns the events of monitors for a line, and whether a monitor matched the same text as
+// the log itself.
 func (r *Replay) viewed(l *line, now time.Time) (found []*event.Event, same bool) {
 	for _, v := range r.views {
 		text, ok := v.wants(l, r.written)

@@ -1,9 +1,9 @@
 // Package replay runs a recorded journal of the agent, or a dump of the kernel's log, through
 // rules, and reports what an agent would have reported.
 //
-// Time comes from the records: the engine is ticked at its deadlines in between, and no clock is
-// read, so that the same input gives the same output to the byte. Lines that can't be read are
-// reported with file and line, counted, and skipped.
+// Time comes from the records, and no clock is read: between records, replay ticks the engine at its
+// deadlines. So the same input gives the same output to the byte. Lines that can't be read are reported
+// with file and line, counted, and skipped.
 package replay
 
 import (

@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// build combines what the endpoint and the journal say.
+// build combines the data of the endpoint and the journal.
 func (g *reading) build() {
 	g.problems()
 	g.conditions()
@@ -150,7 +150,8 @@ func (g *reading) source(name string, up bool, fallback, why string, since time.
 	g.Sources = append(g.Sources, s)
 }
 
-// counted returns the metrics of what the agent lost. If what is empty, the label whatLabel says what.
+// counted returns the metrics that count losses of the agent. If what is empty, the label whatLabel
+// names what was lost.
 func counted() []struct{ metric, what, whatLabel, reasonLabel string } {
 	return []struct{ metric, what, whatLabel, reasonLabel string }{
 		{"kernosis_records_lost_total", "", "stem", "reason"},

@@ -43,8 +43,8 @@ type Config struct {
 // ReadWithin is how long to wait for the state folder, whose disk may hang.
 const ReadWithin = 2 * time.Second
 
-// ReadFolder calls read and returns its results. If that takes longer than within, it returns an error
-// that the folder does not answer, which is a [bounded.ErrLate]. A long read calls step after each
+// ReadFolder calls read and returns its results. If that takes longer than within, it returns a
+// [bounded.ErrLate] that says that the folder does not answer. A long read calls step after each
 // piece, which restarts the timeout. step returns an error once ctx has ended.
 func ReadFolder[T any](ctx context.Context, calls *bounded.Calls, within time.Duration, dir string, read func(step func() error) (T, error)) (T, error) {
 	v, err := bounded.DoSteps(calls, within, func(step func() error) (T, error) {

@@ -49,7 +49,8 @@ func (s *State) WriteText(w io.Writer, v View) error {
 	return p.write(w)
 }
 
-// WriteTop writes what changes: problems, the agent's cost, and whatever is not healthy.
+// WriteTop writes the parts that change: problems, the agent's cost, and everything that is not
+// healthy.
 func (s *State) WriteTop(w io.Writer, v View) error {
 	p := newPage(s, v)
 	p.problemsOnly = true

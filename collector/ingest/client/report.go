@@ -28,7 +28,7 @@ const (
 // Severity is the severity of an event.
 type Severity string
 
-// The severities: Info for what is worth knowing, Warn for problems.
+// The severities: Info for notable events, Warn for problems.
 const (
 	Info Severity = "info"
 	Warn Severity = "warn"

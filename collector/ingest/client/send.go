@@ -71,8 +71,8 @@ func (c *Client) sendAll(ctx context.Context) (next time.Duration, failed bool) 
 	}
 }
 
-// pause returns how long to wait after a failure. If the agent rejects events because there were
-// too many, pause sends the conditions alone, as a sign of life.
+// pause returns how long to wait after a failure. If the agent rejects events because there were too
+// many, pause sends only the conditions, as a sign of life.
 func (c *Client) pause(ctx context.Context, err error) time.Duration {
 	wait := min(c.pauses.NextBackOff(), c.source.Heartbeat)
 	refused, ok := errors.AsType[*RefusedError](err)

@@ -18,8 +18,8 @@
 // # Lines
 //
 // Each record is handed over as a whole, with the time of its file. Seq counts its lines: 1 begins
-// a record. If none of them says why the kernel panicked, as when kdump starts right after an
-// oops, a last line with the Origin [event.CrashLog] says so.
+// a record. If no line says why the kernel panicked (for example when kdump starts right after an
+// oops), a last line with the Origin [event.CrashLog] says so.
 //
 // pstore keeps the facility of each line, so Origin is [event.OriginKernel] only for what the
 // kernel printed. kdump's text has none: all of it counts as the kernel's, as only root writes to
@@ -28,8 +28,8 @@
 //
 // # Position
 //
-// A panic is identified by its line and the kernel's time stamp, so that it is handed over once,
-// in whichever and however many files it is. Without a Position, Lookback says how long before this
-// boot a record may have been written. Older records are never read. A Position that is later than
-// this boot was saved while the clock was ahead: Lookback replaces its time.
+// A panic is identified by its line and the kernel's time stamp, so that it is handed over once
+// even if several files contain it. Without a Position, Lookback says how long before this boot a
+// record may have been written. Older records are never read. A Position that is later than this
+// boot was saved while the clock was ahead: Lookback replaces its time.
 package crash

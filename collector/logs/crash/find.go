@@ -44,8 +44,7 @@ func folders() []folder {
 	}
 }
 
-// Check returns why records can't be read, as an [*fs.PathError]. A folder that the node does not
-// have is no error.
+// Check returns why records can't be read, as an [*fs.PathError]. A missing folder is not an error.
 func Check(host hostfs.FS) error {
 	for _, d := range folders() {
 		d.prefixes, d.depth = nil, 0

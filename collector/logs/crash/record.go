@@ -51,8 +51,8 @@ var prefix = regexp.MustCompile(`^(?:<(\d{1,4})>)?(?:\[ *(\d{1,9})\.(\d{6})\](?:
 // panicked begins the line that says why the kernel panicked.
 const panicked = "Kernel panic - not syncing: "
 
-// lines returns the lines of the record, and what identifies the panic: its line, or else the last
-// one. That is "" if it is no panic, or the end is missing.
+// lines returns the lines of the record and the line that identifies the panic: its own line, or
+// else the last one. That is "" if the record is not of a panic, or if its end is missing.
 func (r *record) lines() (lines []logs.Line, id string) {
 	slices.SortFunc(r.parts, func(a, b part) int { return b.number - a.number }) // oldest text first
 	last, end := "", ""

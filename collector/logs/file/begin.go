@@ -158,9 +158,10 @@ func (s *follower) beginNow(path found, pathErr error) error {
 	return nil
 }
 
-// noteOlder records as done the rotated files that are older than the given one, which begins with
-// head: all of them, unless it was itself rotated since it was opened. Its copies are not
-// recorded: it may be about to be truncated, and its rest is then read from the copy.
+// noteOlder records as done all rotated files that are older than the given one, which begins with
+// head (if that one was rotated after it was opened, newer files are not recorded). It does not
+// record copies of the given file: that file may be about to be truncated, and its rest is then read
+// from the copy.
 func (s *follower) noteOlder(all []listed, than *os.File, head []byte) {
 	st := fileStat{links: 1}
 	if than != nil {

@@ -13,16 +13,16 @@
 // and has since grown beyond the offset read is detected by its first kilobyte, unless it was
 // written again with the same beginning.
 //
-// What a writer appends to a file after it has written to the next one is read at the next rotation.
-// What it writes to a deleted file then is in no file any more, so it goes unnoticed.
+// If a writer appends to a file after it has written to the next one, those lines are read at the
+// next rotation. If the file was deleted before that, they are lost without notice.
 //
 // # Compressed files
 //
-// A rotated file named .gz is decompressed as it is read. If its first bytes and its size are those
-// of a file that was read, only what it has in addition is read; each file can be the origin of only
-// one. It counts only once the original file is gone. If its end is missing, the reader waits for it
-// as long as the file grows. If it is damaged, or holds more than 4 GiB, the readable part is handed
-// over, followed by a Loss of unknown size.
+// A rotated file named .gz is decompressed as it is read. If it has the first bytes and the size of
+// a file that was read, only the additional content is read. Each file can be the origin of only one
+// compressed file. The compressed file counts only once the original is gone. If its end is missing,
+// the reader waits for it as long as the file grows. If it is damaged, or holds more than 4 GiB, the
+// readable part is handed over, followed by a Loss of unknown size.
 //
 // Other compressions (.zst, .xz, .bz2 and the like) are not read. Such a file is a Loss of unknown
 // size in its place, unless it has the modification time of a file that was read, as logrotate
@@ -34,8 +34,8 @@
 // for the file at the path and among the rotated ones, by inode and checksum, then by checksum alone
 // (a copy, a compressed file; another device number after a boot). It continues there, and then with
 // the files that were written later. If the file is not found, that is a Loss of unknown size, and
-// the current file is read from its start. A Loss is also reported if the file was compressed before
-// any line of it was handed over, because nothing identifies it then.
+// the current file is read from its start. If the file was compressed before any of its lines was
+// handed over, nothing identifies it, which is a Loss too.
 //
 // Without a position, Lookback selects by the times in the lines, in rotated and gzipped files as
 // well. 0 begins at the end of the file, including an unfinished last line. A file that appears
@@ -49,6 +49,6 @@
 // truncation leaves behind, are removed. Other bytes are handed over as they are: zeros, control
 // characters, invalid UTF-8.
 //
-// Changes are noticed by inotify, or by polling every 2 s where it does not work (network file
-// systems).
+// The reader detects changes by inotify, or by polling every 2 s where inotify does not work
+// (network file systems).
 package file

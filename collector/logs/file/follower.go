@@ -86,8 +86,8 @@ func (s *follower) advance(looking bool) {
 // errHangs is reported for a file whose disk or file server does not answer.
 var errHangs = errors.New("no answer: its disk or file server may hang")
 
-// reportHangs reports a look that makes no progress, until ended is closed. The thread that hangs in
-// a system call can't be woken. The look reports by itself when the file answers again.
+// reportHangs reports a look that makes no progress, until ended is closed. The thread that hangs in a
+// system call can't be woken; once the file answers, the look itself reports that.
 func (s *follower) reportHangs(ended <-chan struct{}) {
 	ticker := time.NewTicker(s.r.hangsAfter)
 	defer ticker.Stop()
@@ -158,8 +158,8 @@ func (s *follower) step(ctx context.Context) (more bool, err error) {
 			s.report(nil)
 			return false, s.partial()
 		case st.size == 0 && !s.abandoned() && !s.overtaken(st):
-			// The new file exists but its writer has not opened it yet: until then it writes to
-			// the old one, which has to be read to its very end first.
+			// The new file exists, but the writer has not opened it yet. Until it does, it writes to the
+			// old file, which must be read to its end first.
 			s.report(nil)
 			return false, s.partial()
 		}

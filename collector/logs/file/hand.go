@@ -103,9 +103,9 @@ func (s *follower) lose(reason logs.Reason, lines, bytes uint64) error {
 // a record at once and write its lines one after the other.
 const recordAfter = 200 * time.Millisecond
 
-// record is a kernel message whose lines are joined again. /dev/kmsg returns it as one line, with
-// "\x0a" for a newline, so that a newline in the name of a process or file can't make the part
-// before or after it pass for a message of its own.
+// record is a kernel message whose lines are joined again, with "\x0a" for a newline, as /dev/kmsg
+// returns it. Otherwise a newline in the name of a process or file could make a part of the message
+// look like a separate message.
 type record struct {
 	line   logs.Line // its Text is valid until the record is handed over
 	since  time.Time // when its latest line came

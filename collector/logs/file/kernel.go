@@ -47,7 +47,7 @@ func ofKernel(rest []byte) []byte {
 }
 
 // stamped notes the time stamp of a line, and returns what follows it. It returns false if there
-// is none, because then it is unknown whether the line begins a record.
+// is none: whether the line begins a record is then unknown.
 func (k *kernelLines) stamped(text []byte) ([]byte, bool) {
 	stamp, rest, ok := bracket(text)
 	if !ok {

@@ -39,8 +39,8 @@ func unpackedName(name string) (string, packing) {
 
 const (
 	// maxUnpacked bounds how much is read from a compressed file, which may be crafted to
-	// decompress to a thousand times its size. The ratio is not bounded: deflate's own limit is
-	// 1032, and a line that is logged over and over comes near it.
+	// decompress to a thousand times its size. The ratio is not bounded: deflate's limit is 1032, and
+	// a repeated line can come near it.
 	maxUnpacked = 4 << 30
 	// skipStep is how much is skipped at a time, about 10 ms.
 	skipStep = 4 << 20

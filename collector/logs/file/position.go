@@ -110,7 +110,8 @@ func newKnown(st fileStat, head []byte, read int64) known {
 // knownList is bounded: the oldest entry is dropped first.
 type knownList []known
 
-// maxKnown is larger than what siblings returns, so that no existing file is forgotten.
+// maxKnown is larger than the number of files that siblings returns, so that no existing file is
+// forgotten.
 const maxKnown = 4 * maxSiblings
 
 func (l *knownList) add(k known) {
@@ -162,9 +163,9 @@ func (l knownList) copied(st fileStat, head []byte) bool {
 }
 
 // origin returns the index of the file that c was compressed from, or -1 if it is not known. c
-// holds size bytes, modulo 2^32, and begins with head. A foreign one is matched by its time only.
-// Each file is the origin of only one other, so files with the same content are told apart by
-// their number. A file with exactly these bytes is preferred.
+// holds size bytes, modulo 2^32, and begins with head. A file of another compression is matched only by
+// its time. Each file is the origin of only one other file, so that files with the same content are
+// counted separately. A file with exactly these bytes is preferred.
 func (l knownList) origin(c sibling, head []byte, size uint32) int {
 	best := -1
 	for i, k := range l {

@@ -7,7 +7,7 @@ import (
 )
 
 // between returns the first rotated file of the current name that was not read completely, or nil.
-// The file at the name itself is included if the path by now leads elsewhere. path is the file at
+// It includes the file at the name itself if the path now leads to another file. path is the file at
 // the path, if there is one.
 func (s *follower) between(path found) *tail {
 	return s.firstUnread(path.head(), func() []sibling {
@@ -28,8 +28,8 @@ func (s *follower) between(path found) *tail {
 	})
 }
 
-// firstUnread returns the first of the listed files that is to be read before the one that begins
-// with head. Files that can't be opened are skipped.
+// firstUnread returns the first listed file that must be read before the file that begins with head.
+// It skips files that can't be opened.
 func (s *follower) firstUnread(head []byte, list func() []sibling) *tail {
 	for try := range listTries {
 		all := true
@@ -51,9 +51,9 @@ func (s *follower) firstUnread(head []byte, list func() []sibling) *tail {
 	return nil // the next change of the folder triggers another try
 }
 
-// unread opens a rotated file where reading stopped. It returns nil if all of it was read, or if
-// it is a copy of the file that begins with head: that one is read itself, and only if it is
-// truncated its rest is read from the copy. ok is false if the file is gone.
+// unread opens a rotated file where reading stopped. It returns nil if all of it was read, or if it
+// is a copy of the file that begins with head: that file itself is read, and the copy only if the
+// file is truncated. ok is false if the file is gone.
 func (s *follower) unread(c sibling, head []byte) (t *tail, ok bool) {
 	f, ok := c.open()
 	if !ok {
@@ -79,8 +79,8 @@ func (s *follower) unread(c sibling, head []byte) (t *tail, ok bool) {
 	return nil, true
 }
 
-// unreadPacked is unread for a compressed file that is not known. It is created after the file at
-// the path was truncated, so it is no copy of that file.
+// unreadPacked is unread for a compressed file that is not known. A compressed copy appears only
+// after the file at the path was truncated, so it is not a copy of the file's current content.
 func (s *follower) unreadPacked(c sibling, f *os.File, own []byte) *tail {
 	t := s.newTail(f, c.stat, c.packing)
 	t.unpackHead() // an error comes up again when the file is read
@@ -141,8 +141,8 @@ func (s *follower) overtaken(path fileStat) bool {
 	return s.between(found{stat: path}).drop()
 }
 
-// moved reports whether the content of the current file was copied and truncated before any of it was
-// read: there is an unread rotated file that is older, which has to be read first.
+// moved reports whether the current file was copied and truncated before any of it was read. Then an
+// older rotated file is unread and must be read first.
 func (s *follower) moved() bool {
 	return s.firstUnread(s.cur.head, func() []sibling {
 		all := siblings(s.name)

@@ -7,7 +7,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// layout is a layout of package time, with what it leaves out.
+// layout is a layout of package time, and which parts of a time it leaves out.
 type layout struct {
 	text          string
 	location      *time.Location
@@ -36,7 +36,8 @@ func parseLayout(text string, location *time.Location) (l layout, ok bool) {
 // past: writers' clocks and time zones differ.
 const slack = 24 * time.Hour
 
-// parse parses a time. With what the layout leaves out, it is the latest up to slack after now.
+// parse parses a time. For the parts that the layout leaves out it assumes the latest possible
+// time, at most slack after now.
 func (l *layout) parse(text string, now time.Time) (time.Time, error) {
 	t, err := time.ParseInLocation(l.text, text, l.location)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// wildcard evaluates an expression of texts and ".*", of which one is a group, as the usual ones for
-// messages are: `kernel: \[.*\] (.*)`, `msg="([^\n]*)"`. It is much faster than package regexp and
-// allocates nothing. Lines must not contain a line feed.
+// wildcard evaluates an expression that consists of texts and ".*" and has one group, as usual for
+// messages: `kernel: \[.*\] (.*)`, `msg="([^\n]*)"`. It is much faster than package regexp and does
+// not allocate. Lines must not contain a line feed.
 type wildcard struct {
 	texts [][]byte // separated by ".*"; the first and the last may be empty
 	group int      // index of the text before the group

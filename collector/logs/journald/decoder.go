@@ -42,8 +42,9 @@ func NewDecoder(r io.Reader, maxText int) *Decoder {
 	return &Decoder{r: bufio.NewReaderSize(r, max(bufferSize, 2*maxText)), maxText: maxText}
 }
 
-// Next reads one entry into e. It returns io.EOF at the end, also within an entry, which is to be ignored.
-// Any other error except ErrFormat is the reader's. It allocates only until e's fields have grown.
+// Next reads one entry into e. It returns io.EOF at the end, even in the middle of an entry, which the
+// caller must ignore. Any other error except ErrFormat comes from the reader. Next stops allocating once
+// e's fields have grown.
 func (d *Decoder) Next(e *Entry) error {
 	e.reset()
 	for fields := 0; ; {

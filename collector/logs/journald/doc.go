@@ -2,16 +2,16 @@
 //
 // # Why a child process
 //
-// Three ways were considered:
+// There are three ways to read the journal:
 //
 //   - libsystemd (github.com/coreos/go-systemd/sdjournal) needs cgo and a shared
-//     library. Elastic's Filebeat left it for journalctl because it died of SIGBUS
-//     on several distributions (elastic/beats#39820, #34077, #32782).
+//     library. Elastic's Filebeat replaced it with journalctl, because it crashed with SIGBUS on
+//     several distributions (elastic/beats#39820, #34077, #32782).
 //   - Readers in Go: github.com/Velocidex/go-journalctl is a forensic parser of one file, without
 //     merging and cursors. github.com/netdata/systemd-journal-sdk/go supports everything, but is
-//     part of a large SDK with a writer, from 2026 and before its version 1. Neither is served by
-//     the module proxy that this project builds from. go-systemd's maintainers recommend
-//     journalctl as the way without cgo (coreos/go-systemd#457).
+//     part of a large SDK with a writer, from 2026 and before its version 1. The module proxy that
+//     this project builds from has neither. go-systemd's maintainers recommend journalctl for
+//     programs without cgo (coreos/go-systemd#457).
 //   - journalctl comes from the same build as the journald that writes, so it reads
 //     whatever that writes: compressed, compact, sealed, a newer format. It dies if a file
 //     is vacuumed while it reads it ("Bad message", systemd#18787, #43649), but it is
@@ -24,8 +24,8 @@
 //
 // "--cursor", which begins with the entry of the cursor, and not "--after-cursor": until the end
 // of 2023 the latter dropped an entry if the cursor's entry did not match the filter
-// (systemd#30288, #38912). If the first entry is not the cursor's, that one is gone, which is
-// reported as a Loss. "--merge", because "--follow" shows only the current boot since v250
+// (systemd#30288, #38912). If the first entry is not the cursor's, the cursor's entry is gone, which
+// is reported as a Loss. "--merge", because "--follow" shows only the current boot since v250
 // (systemd#36102), also with "--boot=all" in v252; _MACHINE_ID excludes what other machines have
 // sent to this one.
 //

@@ -109,8 +109,8 @@ func (s *session) decode(c *child) error {
 	}
 }
 
-// quiet is called from time to time while the child runs. It prints nothing while there is nothing
-// to read: that it keeps running means that it works, unless it waits for its disk each time.
+// quiet is called from time to time while the child runs. The child prints nothing while there is
+// nothing to read, so a running child counts as healthy unless it waits for its disk at each call.
 func (s *session) quiet(c *child) error {
 	waited := s.waiting
 	s.waiting = c.waits()

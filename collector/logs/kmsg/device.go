@@ -60,8 +60,8 @@ func (d *charDevice) read(b []byte) (int, error) {
 
 // After the first record, wait lets more records accumulate for gather: the report of an OOM kill
 // has about eighty, and waking up for each costs more than reading it. During a storm the time
-// grows up to gatherStorm, as long as fewer than gatherMost records come in it: they are 40 KiB,
-// and the smallest kernel buffer has 128.
+// grows up to gatherStorm, while fewer than gatherMost records arrive in it. That many records
+// take 40 KiB; the smallest kernel buffer has 128 KiB.
 const (
 	gather      = 20 * time.Millisecond
 	gatherStorm = 80 * time.Millisecond

@@ -29,7 +29,7 @@
 // # Time
 //
 // Time stamps come from the scheduler's clock (local_clock), which is not slewed by NTP and stands
-// still during suspend. A record that the reader waited for shows the current offset to
-// CLOCK_BOOTTIME; the times of older records are as exact as that offset. Before the first such
-// record the offset is assumed to be the time in suspend.
+// still during suspend. When the reader waits for a record, that record shows the current offset
+// to CLOCK_BOOTTIME; the times of older records are as exact as that offset. Before the first such
+// record, the offset is assumed to equal the time spent in suspend.
 package kmsg

@@ -104,8 +104,8 @@ type position struct {
 	next uint64 // the first sequence number that was not handed over
 
 	// offset is the difference between CLOCK_BOOTTIME and the clock of the time stamps, as
-	// measured on records that arrived while the reader waited for them; 0 if there were none. The
-	// two clocks drift apart, and old records don't show by how much.
+	// measured on records that arrived while the reader waited for them; 0 if there were none. The two
+	// clocks drift apart, and old records don't show how far.
 	offset time.Duration
 }
 

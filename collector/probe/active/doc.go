@@ -7,6 +7,6 @@
 //
 // A probe that could not be made is an error, not a failure: its target may be healthy.
 //
-// The package knows neither thresholds nor which probes exist: package probe calls it for pods,
-// package service for services of the node.
+// The package handles single probes, without thresholds: package probe calls it for pods, package
+// service for services of the node.
 package active

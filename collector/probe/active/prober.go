@@ -198,8 +198,8 @@ const (
 	lookLimit   = 2 * time.Second
 	answerLimit = 500 * time.Millisecond
 	// lookRate is how many failures a second are inspected, one after another, and lookBurst how
-	// many at once after a quiet time. Each takes some 0.3 ms. If all network namespaces of the
-	// node must be searched for the address, it takes that for each of them.
+	// many at once after a quiet time. An inspection takes some 0.3 ms. If all network namespaces
+	// of the node must be searched for the address, it takes that time for each of them.
 	lookRate  = 5
 	lookBurst = 50
 )

@@ -13,15 +13,16 @@ const (
 	// confirmAfter is how long after kubelet's counts a failed connection may still arrive: its
 	// inspection takes two seconds at most.
 	confirmAfter = 2500 * time.Millisecond
-	// confirmNone is the same for probes without a connection: kubelet's Events take a moment.
+	// confirmNone is confirmAfter for probes without a connection, because kubelet's Events take a
+	// moment.
 	confirmNone = 500 * time.Millisecond
-	// wordsRate (per second) and wordsBurst limit requests to the API server: a node whose pods
-	// all fail causes as many requests as four nodes that renew their Leases.
+	// wordsRate (per second) and wordsBurst limit requests to the API server: a node where all pods fail
+	// sends no more requests than four nodes that renew their Leases.
 	wordsRate, wordsBurst = 0.25, 10
 	// askAgainAfter is when a request that failed is repeated if no other probe fails before: soon enough
 	// that a short outage of the API server raises no alert, which takes 15 minutes.
 	askAgainAfter = 5 * time.Minute
-	// wordsSlack: Events have whole seconds, and come from another clock reading.
+	// wordsSlack: the times of Events are whole seconds, from another clock reading.
 	wordsSlack = 2 * time.Second
 	// maxReported is how many failures of one probe are reported at a time: one a second for one
 	// interval.
@@ -45,8 +46,9 @@ func (c *course) confirmAt() time.Time {
 }
 
 // belong decides which container the additional failures in kubelet's counts belong to, because
-// kubelet counts by container name. If the container was replaced meanwhile, the failures caused
-// that, provided kubelet restarts containers for this kind of probe.
+// kubelet counts by container name. If the container was replaced meanwhile, and kubelet restarts
+// containers for this kind of probe, the failures caused the replacement and belong to the earlier
+// container.
 func (c *course) belong(now, from time.Time) {
 	c.missing, c.from, c.owners = now, from, [2]string{c.container.ID, ""}
 	if c.was != "" && c.changed.After(from) {

@@ -108,8 +108,8 @@ func timedOut(verdict string) bool {
 	return false
 }
 
-// slowOf returns the probes that a connection with the verdict slow may belong to, and whether it
-// was a success: a client that closes before its own timeout has its answer.
+// slowOf returns the probes that a connection with the verdict slow may belong to, and whether
+// the probe succeeded: a client that closes before its own timeout has its answer.
 func slowOf(of []*course, duration time.Duration) (left []*course, ok bool) {
 	var expired, early []*course
 	for _, one := range of {

@@ -33,8 +33,8 @@ type facts struct {
 	OOMAgo      time.Duration
 }
 
-// cause returns the facts that explain a failure, to be appended to the verdict, "container
-// CPU-throttled 82 % of the last 10 s"; empty if none do. who is the subject of the facts:
+// cause returns the facts that explain a failure, such as "container CPU-throttled 82 % of the
+// last 10 s", to append to the verdict; "" if none do. who is the subject of the facts:
 // "container" or "kubelet".
 func (f *facts) cause(who string) string {
 	var parts []string

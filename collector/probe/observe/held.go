@@ -72,8 +72,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// release decides on held connections: on all that new counts of kubelet cover, and on those that
-// have waited long enough.
+// release decides on held connections: those that kubelet's new counts cover, and those that have
+// waited long enough.
 func (o *Observer) release(now time.Time, counted bool) {
 	var left []*held
 	waiting := o.held

@@ -183,9 +183,8 @@ const (
 	// the usual period of a probe.
 	sampleEvery = 2 * time.Second
 	samples     = 6
-	// levels: a container's own limit and its pod's. If a pod has one container, kubelet sets
-	// both to the same value, and it is a matter of chance which one the kernel charges
-	// (docs/kernel-quirks.md).
+	// levels: a container's own limit and its pod's. If a pod has one container, kubelet sets both
+	// to the same value, and which one the kernel charges is random (docs/kernel-quirks.md).
 	levels = 2
 )
 
@@ -253,8 +252,8 @@ func (v *vitals) throttled(layout hostfs.CgroupLayout, path string, c *counters,
 	if t.limit, err = v.fs.CgroupCPULimit(layout, path); err != nil || t.limit.Quota == 0 {
 		return t, false // the limit was removed
 	}
-	// The time is the sum over all CPUs, and periods are counted as a whole although the group is
-	// throttled only at their end. Both overestimate, so take the smaller one.
+	// The throttled time is the sum over all CPUs, and whole periods are counted although the
+	// group is throttled only at their end. Both values are too high, so use the smaller one.
 	waited := cpu.ThrottledTime - oldest.ThrottledTime
 	periods := time.Duration(cpu.Throttled-oldest.Throttled) * t.limit.Period
 	t.percent = uint32(min(100, max(0, 100*min(waited, periods)/t.in)))

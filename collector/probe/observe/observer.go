@@ -205,8 +205,8 @@ func (o *Observer) take(ev *event.Event, p *place) {
 	o.handFirst(h, false)
 }
 
-// handFirst reports the outcome for the first of the probes whose worker takes it: the best guess
-// comes before the others. counted: kubelet has counted it.
+// handFirst reports the outcome for the first probe whose worker accepts it; the best guess comes
+// first. counted: kubelet has counted it.
 func (o *Observer) handFirst(h *held, counted bool) {
 	j := judged{h.ok, h.why, counted}
 	guess := h.of[h.guess]
@@ -222,8 +222,8 @@ func (o *Observer) handFirst(h *held, counted bool) {
 	}
 }
 
-// repeated reports whether a connection is another try of a probe that has just failed: kubelet
-// tries three times if a probe can't be made.
+// repeated reports whether a connection is another attempt of a probe that has just failed: kubelet
+// tries three times if it can't make a probe.
 func (o *Observer) repeated(of []*course, c *connection) bool {
 	for _, one := range of {
 		if one.failing && !one.ended.IsZero() && c.started.Sub(one.started) < one.spec.Period/2 &&

@@ -82,8 +82,7 @@ func (o *Observer) look(ev *event.Event, one *course, out *probe.Outcome) bool {
 }
 
 // ending returns why an inspection came too late to explain the failure. It returns "" if the
-// inspection was in time, or if the run has no earlier failure whose verdict could be used
-// instead.
+// inspection was in time, or if the run has no earlier failure with a verdict to use instead.
 func (c *course) ending(out *probe.Outcome, f *facts) string {
 	d := &out.Detail
 	if c.kept == nil || !byLook(d.Verdict) || !byLook(c.kept.detail.Verdict) || connected(d.Verdict) && !connected(c.kept.detail.Verdict) {
@@ -108,8 +107,8 @@ func (c *course) ending(out *probe.Outcome, f *facts) string {
 	return ""
 }
 
-// byLook reports whether a verdict depends on an inspection after the failure. What came over the
-// wire stays the same whatever happens to the container.
+// byLook reports whether a verdict depends on an inspection after the failure, rather than on
+// what was received, which later changes of the container don't affect.
 func byLook(verdict string) bool {
 	switch verdict {
 	case event.VerdictTimeout, event.VerdictAcceptQueueFull, event.VerdictSilent, event.VerdictNotAccepted:

@@ -100,7 +100,7 @@ type index struct {
 // newIndex builds the index of pods. It keeps the state of probes that are in before.
 func newIndex(pods []*probe.Pod, before map[probe.Key]*course) *index {
 	x := &index{places: map[netip.AddrPort]*place{}, courses: map[probe.Key]*course{}}
-	// In a stable order, so that the names of places are stable.
+	// Sort, so that the names of places are stable.
 	pods = slices.SortedFunc(slices.Values(pods), func(a, b *probe.Pod) int { return cmp.Compare(a.UID, b.UID) })
 	for _, p := range pods {
 		if p.Terminated || p.Active {

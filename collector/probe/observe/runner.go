@@ -197,8 +197,8 @@ func (o *Observer) overdue(now time.Time) {
 	}
 }
 
-// poll reads kubelet's counts if that is due and all pods are known: a probe that is added after the
-// first counts is taken for a new one, and all its failures for new ones.
+// poll reads kubelet's counts if that is due and all pods are known: if a probe is added after the
+// first counts, it counts as new, and so do all its failures.
 func (o *Observer) poll(ctx context.Context, now time.Time) {
 	o.mu.Lock()
 	due := false

@@ -257,9 +257,9 @@ func ask(ctx context.Context, dial netprobe.Dial, server netip.AddrPort, q dnsme
 	return active.Succeeded(began)
 }
 
-// Findable returns the names of the known services that [Find] looks for: those with the same
-// address on each node. DNS and the API server serve many nodes, and every node would query them;
-// they must be named explicitly.
+// Findable returns the names of the known services that [Find] looks for: services with the same
+// address on each node. DNS and the API server must be configured explicitly, because they serve
+// many nodes, each of which would query them.
 func Findable() []string { return []string{Kubelet, Runtime, KubeProxy} }
 
 // Find returns the known services among names that answer correctly now. It probes each of them

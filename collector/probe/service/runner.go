@@ -64,9 +64,9 @@ type state struct {
 	took      time.Duration // of the latest probe
 }
 
-// podUID and containerID are the IDs of services in the Manager. For it, services are containers
-// of one pod that always runs, each with a readiness probe, because failures of that kind never
-// put a probe on hold.
+// podUID and containerID are the IDs of services in the Manager, which treats services as
+// containers of one pod that always runs. Each has a readiness probe, because failures of that kind
+// never put a probe on hold.
 const podUID = "services"
 
 func containerID(service string) string { return "service://" + service }
@@ -167,8 +167,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	return err
 }
 
-// keep marks services as known if they were known before a restart that was shorter than their
-// failures take to count: by then their state is known again.
+// keep marks services as known if they were known before the restart, and the restart was shorter
+// than the time in which their failures count: within that time their state is known again.
 func (r *Runner) keep() {
 	if r.cfg.Earlier == nil {
 		return
@@ -289,8 +289,8 @@ func result(ok bool, err error) probe.Result {
 	return probe.Failure
 }
 
-// sees reports with a Source event whether the service's state is known. It is not known before
-// its first success or a number of failures that counts, nor while the probe can't be made.
+// sees reports with a Source event whether the service's state is known. The state is unknown until
+// the probe has succeeded or has failed often enough to count, and while the probe can't be made.
 func (r *Runner) sees(s *state, err error) {
 	why := ""
 	if err != nil {

@@ -122,8 +122,8 @@ func (s Service) Filled() Service {
 	return s
 }
 
-// over fills empty fields from a known service. If s has another handler, it takes no fields that
-// say how to probe k.
+// over fills empty fields from a known service. If s has another handler, it omits the fields that
+// define how to probe k.
 func (s *Service) over(k *Service) {
 	s.Condition, s.HealthyReason = cmp.Or(s.Condition, k.Condition), cmp.Or(s.HealthyReason, k.HealthyReason)
 	s.HealthyMessage, s.Severity = cmp.Or(s.HealthyMessage, k.HealthyMessage), cmp.Or(s.Severity, k.Severity)

@@ -62,8 +62,8 @@ func (l *look) goOn(ctx context.Context, id int) error {
 }
 
 // holdsSlot reports whether the Diagnosis holds a slot of its node for the repair. A slot of any
-// policy is enough: a policy that was created, recreated or began to select the node after the
-// repair began has none, and that must not stop the repair.
+// policy is enough. A policy that was created or recreated, or that began to select the node, after
+// the repair began has no slot for it, and must not stop it.
 func (l *look) holdsSlot(ctx context.Context, u *due) (bool, error) {
 	v, err := l.view(ctx)
 	if err != nil {
@@ -111,8 +111,8 @@ func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOut
 	return nil
 }
 
-// act makes the action's part of a pass. It takes at most two thirds of the time that is left: the
-// rest is for recording the outcome.
+// act makes the action's part of a pass. It takes at most two thirds of the remaining time; the rest
+// is for recording the outcome.
 func (l *look) act(ctx context.Context, call *Call) (Progress, error) {
 	if end, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -263,8 +263,8 @@ type inputs struct {
 }
 
 // withInputs returns the Diagnosis with the values of the results that a repair depends on, which the
-// cache lacks. They are read once and kept while the repair waits: it is looked at again with each
-// change of a budget.
+// cache lacks. They are read once and kept while the repair waits, because each change of a budget
+// reconciles the repair again.
 func (r *reconciler) withInputs(ctx context.Context, d *v1alpha1.Diagnosis, dependences []int) (*v1alpha1.Diagnosis, error) {
 	if len(dependences) == 0 {
 		return d, nil

@@ -93,9 +93,9 @@ func (a *Actions) Check(ctx context.Context, c *Call) error {
 	return kind.check(a, ctx, c)
 }
 
-// Do makes one short pass; long repairs take several. A pass needs only the object and what the
-// previous pass left in the outcome, so another process may make it. An error means that the pass
-// was not completed and may be retried; what it has changed stays changed.
+// Do makes one short pass; long repairs take several. A pass needs only the object and the outcome
+// of the previous pass, so another process may make it. An error means that the pass was not
+// completed and may be retried; what it has changed stays changed.
 func (a *Actions) Do(ctx context.Context, c *Call) (Progress, error) {
 	kind, ok := actionKinds()[c.Builtin]
 	p, err := Progress{}, refuse("the controller has no operation %.80q", c.Builtin)
@@ -144,9 +144,9 @@ func (k actionKind) target(node string, v operation.Values) string {
 	return "node " + node
 }
 
-// gentle reports whether a repair leaves the pods of its node alone, as far as Kubernetes and
-// Kernosis act on it. A label or annotation is not gentle: it may be another program's signal to
-// reboot. values may be partial; an unknown value counts as not gentle.
+// gentle reports whether neither Kubernetes nor Kernosis affects the pods of the node because of a
+// repair. A label or annotation is not gentle: it may be another program's signal to reboot. values
+// may be partial; an unknown value counts as not gentle.
 func gentle(builtin string, values map[string]string) bool {
 	switch builtin {
 	case "cordon", "uncordon", "untaint":

@@ -34,7 +34,8 @@ func (a *Actions) get(ctx context.Context, c *Call) (*corev1.Node, error) {
 	return n, nil
 }
 
-// checkNode refuses also a node with unreadable marks: it would be unknown whose its cordon is.
+// checkNode also refuses a node with unreadable marks, because the owner of its cordon would be
+// unknown.
 func (a *Actions) checkNode(ctx context.Context, c *Call) error {
 	n, err := a.get(ctx, c)
 	if err != nil {
@@ -142,7 +143,7 @@ func (a *Actions) perform(ctx context.Context, c *Call, do policy.Act, done, alr
 	}
 }
 
-// takeBack undoes those of our acts that which selects.
+// takeBack undoes the acts of Kernosis that which selects.
 func (a *Actions) takeBack(ctx context.Context, c *Call, which func(policy.Act) bool, what string) (Progress, error) {
 	mine := func(act policy.Act) bool {
 		return which(act) && (c.Values["of"] == node.OwnersAll || act.Diagnosis == c.Diagnosis.UID)

@@ -156,8 +156,8 @@ type reconciler struct {
 	queue    controller.Queue // of Diagnoses
 	// reported is by policy. Only the goroutine that reconciles policies uses it.
 	reported map[string]reported
-	// took has the Diagnoses that were given a slot which the cached policy may not show yet, and
-	// ended when those with a slot were first seen to have ended, by our clock.
+	// took has the Diagnoses with a slot that the cached policy may not show yet. ended has when this
+	// controller first found a Diagnosis with a slot ended, by its own clock.
 	took, ended sync.Map
 
 	mu       sync.Mutex
@@ -171,8 +171,8 @@ type reconciler struct {
 type interest struct {
 	node  string // a change of this node
 	waits bool   // any change: its repair waits
-	// full is the policy whose budget it waits for: until that has room, changes of other nodes and
-	// of slots do not matter.
+	// full is the policy with the exhausted budget that the repair waits for: until that budget has
+	// room, changes of other nodes and of slots do not matter.
 	full string
 }
 
@@ -187,7 +187,7 @@ func (r *reconciler) note(key types.NamespacedName, i interest) {
 	r.interest[key] = i
 }
 
-// about returns the Diagnoses to which a change of the node matters.
+// about returns the Diagnoses that a change of the node affects.
 func (r *reconciler) about(_ context.Context, node string) []reconcile.Request {
 	return r.interested(func(i interest) bool { return i.node == node })
 }

@@ -116,8 +116,8 @@ func seen(p *v1alpha1.Problem) time.Time {
 	return p.Seen.Time
 }
 
-// check tests, if the decision is new, whether the repair is possible at all: an impossible one
-// must neither be approved nor take a slot.
+// check tests, if the decision is new, whether the repair is possible: an impossible repair must
+// not be approved and must not take a slot.
 func (l *look) check(ctx context.Context, u *due, had *v1alpha1.Remediation, decision policy.Decision) (policy.Decision, error) {
 	if u.builtin == nil || decision.Verb == v1alpha1.RemediationWithheld || had != nil && same(had, decision) {
 		return decision, nil
@@ -185,7 +185,8 @@ func (l *look) tookNone() {
 	delete(l.contests, l.d.UID)
 }
 
-// contest is about a slot that another controller holds, or that was taken over from one.
+// contest describes a slot that another controller holds, or that was taken over from another
+// controller.
 type contest struct {
 	ours  bool
 	since time.Time
@@ -235,8 +236,7 @@ func (l *look) decided(ctx context.Context, u *due, had *v1alpha1.Remediation, v
 	return nil
 }
 
-// giveBack releases the slots of a repair that will not be made after all, if the Diagnosis has
-// made none.
+// giveBack releases the slots of a repair that will not be made, unless the Diagnosis has made one.
 func (l *look) giveBack(ctx context.Context, d *v1alpha1.Diagnosis, v *view) error {
 	_, took := l.took.Load(d.UID)
 	if len(begun(allowedRepairs(d))) > 0 || !took && len(held(v.objects, d)) == 0 {

@@ -6,16 +6,16 @@
 //	  ──► status: plan, decision, outcome Running ──► the act ──► its outcome
 //	  ──► problem gone, node ready? ──► condition Verified ──► the slot is settled
 //
-// A repair that the node's agent makes is only allowed here: its outcome is reported by the agent.
+// For repairs that the node's agent makes, this package only decides; the agent reports the
+// outcome.
 //
 // The whole state of a repair is in the Diagnosis, the policy's slots and the marks on the node,
-// each written with optimistic locking. A reconciler keeps nothing in memory that its successor
-// would need. The beginning of a repair is recorded before it begins. If its end was not recorded,
-// the next reconciler checks it: the repair continues, or is done, or is Unknown if repeating it
-// could do harm.
+// each written with optimistic locking. Nothing that a successor needs is only in memory. The
+// beginning of a repair is recorded before it begins. If its end was not recorded, the next
+// reconciler checks it: the repair continues, or is done, or is Unknown if repeating it could do
+// harm.
 //
-// Only the leader of several controllers works. Two at once would do no harm except waste each
-// other's time.
+// Only the leader of several controllers works. Two at once would do no harm, only redundant work.
 //
 // docs/controller.md lists the RBAC rights it needs.
 package repair

@@ -40,7 +40,7 @@ const evictTimeout = 5 * time.Second
 // under the same name.
 func (a *Actions) drain(ctx context.Context, c *Call) (Progress, error) {
 	if c.Before != nil && c.Before.Message != "" {
-		// An earlier pass cordoned the node. Somebody who has uncordoned it since wants its pods to
+		// An earlier pass cordoned the node. If somebody has uncordoned it since, its pods should
 		// stay.
 		n, err := a.get(ctx, c)
 		if err != nil {
@@ -117,9 +117,9 @@ func (p *pods) stayed() string {
 	return fmt.Sprintf("%d of DaemonSets, %d static, %d of Kernosis", p.daemonSets, p.static, p.ours)
 }
 
-// podsToEnd lists the node's pods. It refuses if one of them may neither be evicted nor stay. The
-// rules are those of kubectl drain, except for pods of Kernosis, other pods in its namespace, and
-// pods of a deleted DaemonSet, which are left to the garbage collector.
+// podsToEnd lists the node's pods. It refuses if a pod must not be evicted but may not stay either.
+// The rules are those of kubectl drain, except for pods of Kernosis, other pods in its namespace,
+// and pods of a deleted DaemonSet, which are left to the garbage collector.
 //
 // docs/adr/0013-own-drain.md has why k8s.io/kubectl/pkg/drain is not used. version is the
 // resourceVersion to list at: empty, or [fromCache].

@@ -23,9 +23,9 @@ import (
 )
 
 // A follow-up Diagnosis runs the OperationSet of another one again after a repair, with the same
-// parameters. Its checks show whether the problem persists if nothing else does, and its repairs
-// are the further attempts of an escalation. Its parent is the Diagnosis of the first repair, with
-// which it is deleted.
+// parameters. If nothing else shows whether the problem persists, its checks do. Its repairs are the
+// further attempts of an escalation. Its parent is the Diagnosis of the first repair, and it is deleted
+// together with that.
 
 // followed returns which Diagnosis a follow-up Diagnosis follows; ok is false if it is not a follow-up.
 func followed(d *v1alpha1.Diagnosis) (name string, ok bool) {
@@ -66,8 +66,8 @@ func (l *look) follow(ctx context.Context, last *made) (*v1alpha1.Diagnosis, err
 	return have, nil
 }
 
-// createFollowing creates the follow-up Diagnosis of a repair. It copies the labels of the live
-// Diagnosis, because the cached one lacks those that are not Kernosis' own.
+// createFollowing creates the follow-up Diagnosis of a repair. It copies the labels from the API
+// server, because the cached Diagnosis has only Kernosis' own labels.
 func (l *look) createFollowing(ctx context.Context, last *made) (*v1alpha1.Diagnosis, error) {
 	d := &v1alpha1.Diagnosis{}
 	if err := l.live.Get(ctx, client.ObjectKeyFromObject(l.d), d); apierrors.IsNotFound(err) || err == nil && d.UID != l.d.UID {
@@ -108,10 +108,10 @@ func (l *look) cancelFollowing(ctx context.Context) error {
 	return nil
 }
 
-// checkAgain runs the checks before a repair again, if nothing else reports whether it helped, and
-// puts their result into o. why says what is pending, or why there is no result. After a cancelled
-// run or an unknown outcome the checks are not repeated, because the follow-up Diagnosis would also
-// make the next attempt.
+// checkAgain repeats the checks that preceded a repair, if nothing else reports whether it helped, and
+// puts their result into o. why says what is pending, or why there is no result. It does not repeat the
+// checks after a cancelled run or an unknown outcome, because the follow-up Diagnosis would also make
+// the next attempt.
 func (l *look) checkAgain(ctx context.Context, last *made, deadline time.Time, o *policy.Observation) (why string, pending bool, err error) {
 	switch {
 	case l.d.Spec.Cancel:

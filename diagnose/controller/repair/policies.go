@@ -103,8 +103,8 @@ type reported struct {
 	generation int64
 }
 
-// reconcileNode removes marks of changes that are no longer in force: if somebody else made the
-// same change again, it would be mistaken for Kernosis' own.
+// reconcileNode removes marks of changes that are no longer in force. Otherwise, if somebody else
+// made the same change again, it would be mistaken for a change of Kernosis.
 func (r *reconciler) reconcileNode(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
@@ -228,8 +228,8 @@ func held(policies []*v1alpha1.RemediationPolicy, d *v1alpha1.Diagnosis) []strin
 	return names
 }
 
-// cordoned returns the cluster with the current cordons. The cache may not show yet a cordon that
-// Kernosis has just made, and whose slot it has released since.
+// cordoned returns the cluster with the current cordons. The cache may lack a cordon that Kernosis
+// has just made and whose slot it has already released.
 func (r *reconciler) cordoned(ctx context.Context, c *policy.Cluster) (*policy.Cluster, error) {
 	var now corev1.NodeList
 	if err := r.live.List(ctx, &now, client.MatchingFields{"spec.unschedulable": "true"}); err != nil {

@@ -163,8 +163,9 @@ func onAny[T client.Object](of func() []reconcile.Request) handler.TypedEventHan
 	return handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, T) []reconcile.Request { return of() })
 }
 
-// onPolicy enqueues the Diagnoses whose repair waits, when a policy is created, deleted, or changed
-// in what decisions depend on: its spec, and the nodes under repair or in cooldown.
+// onPolicy enqueues the Diagnoses with a waiting repair when a policy is created or deleted, or
+// when fields change on which decisions depend: its spec, and the nodes under repair or in
+// cooldown.
 func (r *reconciler) onPolicy(_ context.Context, q controller.Queue, was, is *v1alpha1.RemediationPolicy) {
 	switch {
 	case was == nil || is == nil || was.UID != is.UID || was.Generation != is.Generation:

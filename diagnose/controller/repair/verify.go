@@ -64,15 +64,14 @@ func (l *look) verify(ctx context.Context) error {
 }
 
 // verification returns the verification of a repair whose end was recorded at noted. If the node
-// itself reports on the problem, the problem's times are compared with the node's; reports of
-// alerts and repeated checks are by the controller's clock.
+// itself reports the problem, its times are compared with the node's clock; reports of alerts and
+// repeated checks use the controller's clock.
 func (l *look) verification(last *made, p *v1alpha1.Problem, noted time.Time, within time.Duration) policy.Verification {
 	switch {
 	case p == nil || l.d.Labels[trigger.LabelSource] == string(trigger.SourceAlert):
 		return policy.Verify(last.allowed, noted, noted, within)
 	case last.here:
-		// The status that recorded the beginning was written over one in which the problem was not
-		// gone.
+		// The status that recorded the beginning replaced one in which the problem was not gone.
 		return policy.Verify(time.Time{}, last.nodeEnded, noted, within)
 	}
 	return policy.Verify(last.begun, last.nodeEnded, noted, within)

@@ -63,11 +63,11 @@ func (p *Part) podsOfAlert(ctx context.Context, a *trigger.Alert) (trigger.Known
 }
 
 const (
-	// seenEvery is the shortest interval between writes that an alert lasts, if only other
-	// Diagnoses depend on it: those of a targetSelector, and follow-ups.
+	// seenEvery is the shortest interval between writes that record that an alert lasts, if only
+	// other Diagnoses depend on it: those of a targetSelector, and follow-ups.
 	seenEvery = 30 * time.Second
-	// waitingEvery is that interval while no repair was made: one that waits accepts what was seen
-	// an hour ago.
+	// waitingEvery is that interval while no repair was made: a waiting repair accepts an alert
+	// that was reported up to an hour ago.
 	waitingEvery = 10 * time.Minute
 	// together is how close two notifications of the same alert are if the second has nothing new:
 	// they come from two Alertmanagers or two Prometheus servers.

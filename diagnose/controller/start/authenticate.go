@@ -21,7 +21,7 @@ const (
 	byNothing     = "none"
 )
 
-// authenticate returns who has sent a request, or the answer that rejects it.
+// authenticate returns the sender of a request, or the answer that rejects it.
 func (s *server) authenticate(r *http.Request, path string) (who string, refused *answer) {
 	names := certificateNames(r)
 	for _, n := range names {
@@ -102,7 +102,7 @@ const (
 	// A sender has few groups of alerts. Prometheus sends 64 alerts per request, so 4096 alerts
 	// make 64 requests.
 	requestRate, requestBurst = 20, 100
-	// reviewRate is how many tokens per second the API server is asked about at most.
+	// reviewRate bounds the token reviews per second.
 	reviewRate = 50
 	// allowedFor is how long a positive review of a token is cached.
 	allowedFor = time.Minute

@@ -46,7 +46,7 @@ func (w *eventWatch) stop() {
 	w.part.counts.watches.Set(0)
 }
 
-// sieve passes on the Events that match a Trigger and stores none, because a cluster has tens of
+// sieve passes on the Events that match a Trigger. It stores no Events, because a cluster has tens of
 // thousands.
 type sieve struct {
 	part *Part
@@ -215,7 +215,7 @@ type mark struct {
 	waits   map[*corev1.Event]waiting
 }
 
-// waiting is what is remembered of an Event that is not decided on yet.
+// waiting is the record of an Event that is not decided on yet.
 type waiting struct {
 	before  string // the version that the watch had reached before
 	trusted bool   // some Trigger trusts its namespace
@@ -230,8 +230,8 @@ func (m *mark) reach(version string) {
 	m.reached = version
 }
 
-// take records an Event that is to be decided on, and the version that the watch has reached with
-// it; empty: no new version, the Event comes from a list.
+// take records an Event to decide on, and the version that the watch has reached with it; an empty
+// version means that the Event comes from a list.
 func (m *mark) take(ev *corev1.Event, version string, trusted bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -248,8 +248,7 @@ func (m *mark) done(ev *corev1.Event) {
 	delete(m.waits, ev)
 }
 
-// crowded reports whether so many Events wait that those of a namespace that is not trusted must
-// leave room for others.
+// crowded reports whether so many Events wait that an untrusted namespace must leave room for others.
 func (m *mark) crowded(namespace string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

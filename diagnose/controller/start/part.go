@@ -41,7 +41,8 @@ const (
 
 	makeWithin = 10 * time.Second
 	podWithin  = 2 * time.Second // an alert's sender waits
-	// podTries is how often the pod of an Event is looked up, because an Event is not sent again.
+	// podTries is how often the pod of an Event is looked up. A failed look-up is retried because an
+	// Event is not sent again.
 	podTries = 4
 
 	defaultSaveEvery = 5 * time.Second
@@ -218,8 +219,8 @@ func (p *Part) Ready() error {
 	return nil
 }
 
-// enqueue runs the engine and queues the Diagnoses that it wants. cause identifies them in the
-// queue: all that follow from the same cause share it.
+// enqueue runs the engine and queues the Diagnoses that it wants. cause identifies them in the queue:
+// all Diagnoses with the same cause share it.
 func (p *Part) enqueue(cause string, decide func(*trigger.Engine) []*v1alpha1.Diagnosis) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -100,9 +100,9 @@ func keyed(key, format string, args ...any) error {
 
 // taker takes alerts: the [Part].
 type taker interface {
-	// Take returns once everything that follows from the alerts is done: the Diagnoses are created
-	// or withheld. A [notNow] asks for a retry of the whole request; what is already done is not
-	// done again. It may be called by several goroutines.
+	// Take returns once all Diagnoses for the alerts are created or withheld. A [notNow] asks for a
+	// retry of the whole request, which skips completed work. It may be called by several
+	// goroutines.
 	Take(ctx context.Context, alerts []*trigger.Alert) error
 	// Ready returns nil if Take can be called, or a [notNow].
 	Ready() error

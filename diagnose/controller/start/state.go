@@ -42,8 +42,8 @@ const (
 
 // store keeps the engine's state in a ConfigMap.
 //
-// A new leader writes its name into it before it begins. An earlier leader that has not noticed its
-// loss yet gets a conflict on its next write, sees the name, and stops writing.
+// A new leader writes its name into it before it begins. If an earlier leader has not detected its
+// loss yet, its next write conflicts, it reads the name, and stops writing.
 type store struct {
 	part   *Part
 	maps   corev1client.ConfigMapInterface
@@ -149,7 +149,7 @@ func (s *store) keep(ctx context.Context) {
 	}
 }
 
-// save saves the state once everything that was wanted before has been made.
+// save saves the state once all Diagnoses wanted before are created.
 func (s *store) save(ctx context.Context) {
 	var state *trigger.State
 	var changes, seq uint64

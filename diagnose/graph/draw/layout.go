@@ -15,7 +15,7 @@ const (
 )
 
 // maxBends bounds the number of bends, where edges cross layers. Graphs made by people have some
-// dozen; further edges are drawn straight, across whatever is there.
+// dozen bends. Further edges are drawn straight, across other elements.
 const maxBends = 4000
 
 // layout has the positions of boxes and edges.

@@ -41,7 +41,7 @@ func (l *layout) apart(left, right int) float64 {
 }
 
 // settle moves the items of a layer towards the mean of their neighbours, minimizing the weighted
-// sum of squared deviations. That is isotonic regression of the wanted positions minus the
+// sum of squared deviations. This is isotonic regression of the wanted positions minus the
 // distances, solved by pooling adjacent violators.
 func (l *layout) settle(n int, up, down bool) {
 	type pool struct {

@@ -58,8 +58,8 @@ func (h host) lookAtBlockedTask(stat hostfs.Stat, ran *lastRan) *blockedTask {
 	return t
 }
 
-// explain reads what shows why the task sleeps. Each read may hang, because the task may hold the
-// lock that it needs. None touches the task's memory, so there is no command line.
+// explain reads the facts that show why the task sleeps. Each read may hang, because the task may
+// hold the lock that the read needs. None accesses the task's memory, so there is no command line.
 func (h host) explain(ctx context.Context, t *blockedTask, f *operation.Finding) {
 	asleep, err := operation.Look(ctx, h.patient, operation.LookLimit, func() (sleep, error) { return h.sleepOf(t.pid) })
 	if t.unread = err; err != nil {

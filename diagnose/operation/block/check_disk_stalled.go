@@ -115,8 +115,8 @@ func (h host) checkDiskStalled(ctx context.Context, call *operation.Call) (opera
 		device, after[device].InFlight, window.Truncate(100*time.Millisecond), waiterOf(call.Parameters), users.String())), nil
 }
 
-// blockedElsewhere refutes all disks as the cause if the task waits for a lock whose holder does
-// not wait for a disk.
+// blockedElsewhere refutes all disks as the cause if the task waits for a lock and the lock's
+// holder does not wait for a disk.
 func (h host) blockedElsewhere(v operation.Values) error {
 	if v["device"] != "" || v["waitsFor"] != hostfs.WaitLock || v["holderPID"] == "" {
 		return nil

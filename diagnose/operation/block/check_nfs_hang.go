@@ -46,7 +46,7 @@ func (h host) checkNFSHang(ctx context.Context, call *operation.Call) (operation
 		f.Note("can't read the counters of NFS mounts: %v", unread)
 		before, after = nil, nil
 	}
-	// This comes after the window: tasks that are blocked now got no answer within it.
+	// Read the tasks after the window: tasks that are blocked then got no answer within it.
 	tasks, others, err := h.runBlockedBy(ctx, call, hostfs.WaitNFS, f)
 	if err != nil {
 		return operation.Output{}, err

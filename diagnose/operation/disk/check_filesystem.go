@@ -20,8 +20,8 @@ func checkedFilesystemResults() []operation.Result {
 	return slices.Concat(all, one, UserResults(), []operation.Result{operation.NoteResult()})
 }
 
-// checkFilesystem runs a check with the verdict yes for filesystems for which says returns a text.
-// If there are none, it is refuted with the reason no, unless one could not be examined.
+// checkFilesystem runs a check. Its verdict is yes if says returns a text for any filesystem.
+// Otherwise it is refuted with the reason no, unless a filesystem could not be examined.
 func (h host) checkFilesystem(ctx context.Context, call *operation.Call, yes, no string, says func(*filesystem) string) (operation.Output, error) {
 	list, err := h.filesystems(call.Parameters, false)
 	if errors.Is(err, errNotMounted) {

@@ -89,7 +89,7 @@ func namedFilesystem(v operation.Values) string {
 
 // wantedMounts returns a function that selects the mounts of the filesystems that the parameters
 // name. It uses the mount point only if there is no device: an event about a disk has just one of
-// many mount points, and the path of one that was unmounted since is on the root filesystem.
+// many mount points, and if that one was unmounted since, its path is on the root filesystem.
 func (h host) wantedMounts(v operation.Values, table *hostfs.MountTable, all bool) (func(*hostfs.Mount) bool, error) {
 	switch {
 	case v["device"] != "" || v["deviceNumber"] != "":

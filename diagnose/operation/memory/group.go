@@ -258,8 +258,8 @@ func (s *memorySample) biggest() []procUse {
 	return out
 }
 
-// grown returns the processes whose anonymous memory, including swap, has grown between two
-// samples. A new process has grown by all of its memory.
+// grown returns the processes whose anonymous memory, including swap, grew between two samples.
+// For a new process, all of its memory counts as growth.
 func grown(from, to *memorySample) []procUse {
 	var out []procUse
 	for id, p := range to.procs {

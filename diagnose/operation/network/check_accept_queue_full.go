@@ -10,8 +10,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// lookEvery is the sampling interval for short-lived states: an application that accepts
-// connections at all empties its queue faster.
+// lookEvery is the sampling interval for short-lived states. It is long enough for an application
+// that accepts connections to empty its queue.
 const lookEvery = 50 * time.Millisecond
 
 // fullLooks is the number of consecutive samples with a full queue after which it is reported

@@ -166,9 +166,9 @@ func cpuGroup(h operation.Host, layout hostfs.CgroupLayout, pid int) (string, er
 	return g, nil
 }
 
-// throttled watches cgroups during a window, and returns the one that was throttled most; if none
-// was, any with a limit; otherwise the zero value. It notes those that can't be read, but not those
-// that were removed.
+// throttled watches cgroups during a window, and returns the cgroup that was throttled most. If
+// none was throttled, it returns any cgroup with a limit, or else the zero value. It notes cgroups
+// that can't be read, except removed ones.
 func throttled(h operation.Host, ctx context.Context, layout hostfs.CgroupLayout, groups []string, window time.Duration, r *operation.Finding) (worst throttle, err error) {
 	before := map[string]hostfs.CgroupCPU{}
 	var readErr error

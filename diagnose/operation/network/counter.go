@@ -23,7 +23,7 @@ const (
 const readEvery = 200 * time.Millisecond
 
 // growth watches the counters of a namespace during the window, or until enough returns true. It
-// returns the growth of those that have grown, and how long it watched.
+// returns the growth of the counters that grew, and how long it watched.
 func growth(h operation.Host, ctx context.Context, p *place, window time.Duration, enough func(grew map[string]uint64) bool) (map[string]uint64, time.Duration, error) {
 	began := time.Now()
 	before, err := h.FS.NetCounters(p.pid)
@@ -86,9 +86,9 @@ func (c *conntrack) since(was *conntrack) conntrack {
 // noPlace returns how many packets were dropped because the table was full. From 5.10 to 7.0 the
 // kernel counts such a packet only as drop. If two connections race for one entry, like DNS queries
 // from one socket or ports chosen by SNAT, it counts the loser's packet as both drop and
-// insert_failed (nf_ct_resolve_clash), however empty the table is. It counts some packets only as
-// insert_failed, for example because of long hash chains, so the result may be too low; then the
-// table's count shows that it is full.
+// insert_failed (nf_ct_resolve_clash), even if the table is almost empty. It counts some packets
+// only as insert_failed, for example because of long hash chains, so the result may be too low;
+// then the table's count shows that it is full.
 func (c *conntrack) noPlace() uint64 { return c.drop - min(c.drop, c.insertFailed) }
 
 func (c *conntrack) percent() uint64 {

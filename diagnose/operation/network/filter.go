@@ -110,7 +110,7 @@ func ofQuote(offset uint32, size int) bpf.Instruction {
 
 // program returns a program whose result is the number of bytes of a packet to keep: snaplen, or 0.
 // A packet begins with its network header. Besides matching packets, it accepts ICMP errors about
-// them. It does not look behind IPv6 extension headers, nor behind options in the header that an
+// them. It does not parse behind IPv6 extension headers or behind options in the header that an
 // ICMP error quotes.
 func (f filter) program(snaplen uint32) ([]bpf.Instruction, error) {
 	if f == (filter{}) {

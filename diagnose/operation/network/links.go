@@ -173,7 +173,7 @@ func listed[T any](view *netlook.View, r *operation.Finding, what string, list f
 }
 
 // undisturbed lists something again while changes interrupt the list. It gives up after a few
-// attempts, because on a node that starts pods there may always be one; then the list is not whole.
+// attempts, because a node that starts pods may interrupt each one; then the list is incomplete.
 func undisturbed[T any](list func() (T, error)) (out T, whole bool, err error) {
 	const attempts = 5
 	for range attempts {

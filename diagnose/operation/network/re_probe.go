@@ -138,15 +138,15 @@ func probeOf(h operation.Host, v operation.Values) (*probing, *operation.Finding
 	return p, r, nil
 }
 
-// unverified is the error of a probe that was not made, or may have reached another server than the
-// target's. It is no evidence about the target.
+// unverified is the error of a probe that was not made, or that may have reached a server other
+// than the target's. It proves nothing about the target.
 type unverified struct{ error }
 
 const notVerified = "can't verify that the probe reached the pod"
 
 // isTarget returns an error if the other end of a connection is not in the intended namespace.
-// Somebody who may set addresses in a pod can give it an address that the node routes elsewhere,
-// and must not cause a probe of that.
+// A user who can set addresses in a pod could give it an address that the node routes to another
+// host, and must not be able to cause a probe of that host.
 func isTarget(h operation.Host, target *place, to, local netip.AddrPort) error {
 	view, err := open(h, target)
 	if err != nil {
@@ -215,7 +215,7 @@ func probeOnce(ctx context.Context, p *probing, timeout time.Duration) (*probeRe
 	return r, nil
 }
 
-// unverified returns the probe's error if that is no evidence about the target; else nil.
+// unverified returns the probe's error if it proves nothing about the target; otherwise nil.
 func (r *probeResult) unverified() error {
 	if err, ok := errors.AsType[*unverified](r.Err); ok {
 		return err

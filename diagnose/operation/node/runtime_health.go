@@ -39,13 +39,13 @@ func RuntimeHealth(h operation.Host) operation.Builtin {
 type runtimeHealth struct {
 	cri.Health
 	socket string
-	// unreachable is why there is no answer; silent is set if it timed out.
+	// unreachable says why there is no answer; silent is set if the request timed out.
 	unreachable error
 	silent      bool
 }
 
-// askRuntime queries version and status. It returns an error only if there is no runtime to query,
-// not if the runtime fails to answer.
+// askRuntime queries version and status. If the runtime does not answer, that is a result; the
+// error means that there is no runtime to query.
 func (h host) askRuntime(ctx context.Context, call *operation.Call) (r runtimeHealth, err error) {
 	given := call.Parameters["socket"]
 	if given != "" && !path.IsAbs(given) {

@@ -37,7 +37,7 @@ type TLS struct {
 	ServerName string // name that the server's certificate must have; "": the address
 }
 
-// Check returns what is wrong with t, as far as it shows without a server.
+// Check returns what is wrong with t, as far as that can be determined without a server.
 func (t *TLS) Check() error {
 	_, err := t.config()
 	return err

@@ -75,8 +75,9 @@ func argsOf(p *v1alpha1.ScriptRunner, values operation.Values) ([]string, error)
 }
 
 // Run runs a script until it or ctx ends; then none of its processes is left. Its arguments are values
-// of [Call.Parameters]. Its results, if it has a result key, are its output to both streams (in the
-// order in which it was read, which may differ slightly from the order of writing), and "" or why it failed.
+// of [Call.Parameters]. If it has a result key, its results are the output of both streams, and "" or the
+// reason why it failed. (The output is in the order of reading, which may differ slightly from the order
+// of writing.)
 //
 // If it fails, Run returns an error together with the results: an [operation.OutcomeUnknown] if it was
 // killed. If the output is too long, the results are cut, and the artifact output.txt has it.

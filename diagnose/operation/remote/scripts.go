@@ -45,8 +45,8 @@ type Scripts struct {
 	serial atomic.Uint64
 }
 
-// OpenScripts prepares running scripts, and kills those that a killed agent left. If scripts can't
-// run here, [Scripts.Run] returns why.
+// OpenScripts prepares to run scripts, and kills scripts that a killed agent left. If scripts can't
+// run here, [Scripts.Run] returns the reason.
 func OpenScripts(log *slog.Logger) *Scripts {
 	return openScripts(process.OwnCgroup, usualBounds(), log)
 }
@@ -135,7 +135,7 @@ func (s *Scripts) Close() {
 	}
 }
 
-// sealed returns an in-memory file with text that nobody can change.
+// sealed returns an immutable in-memory file with the text.
 func sealed(text string) (*os.File, error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	// The sysctl vm.memfd_noexec requires declaring that the file is not executable; kernels before

@@ -17,8 +17,8 @@ import (
 )
 
 // diagnoses reads the Diagnoses about the subject: those in the agents' namespaces, and for a pod also
-// those of users in its own. Their authors write which problem a Diagnosis is about, so those of users
-// explain no node, and no pod of another namespace.
+// those of users in its own. The author of a Diagnosis says which problem it is about. So Diagnoses of
+// users can't explain a node, or a pod of another namespace.
 func (r *reader) diagnoses(ctx context.Context, node string) {
 	o := metav1.ListOptions{Limit: maxObjects}
 	if node != "" {

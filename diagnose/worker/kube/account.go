@@ -48,7 +48,7 @@ type account struct {
 	// settle is how long after an outage a Forbidden of the API server is not trusted: one that has
 	// just started has not loaded its roles yet.
 	settle time.Duration
-	// served is closed when the API server has shown that it serves the kinds.
+	// served is closed once it is known that the API server serves the kinds.
 	served chan struct{}
 	once   sync.Once
 

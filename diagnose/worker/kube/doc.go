@@ -4,11 +4,12 @@
 //	diagnoses with spec.nodeName=NODE  ───► Handler
 //	Create, Write ─────────────────────────► API server
 //
-// Each kind is watched by a client-go reflector. Only what a run needs is kept: no managed fields,
-// no status of the objects that a run uses, no values of ended Diagnoses.
+// A client-go reflector watches each kind. The Store keeps only the fields that a run needs: no
+// managed fields, no status of the objects that a run uses, no values of ended Diagnoses.
 //
-// While the API server is unreachable, the last known objects are used: from this process, or from
-// the file of the previous one. If the API server reports that there are none, that is trusted.
+// While the API server is unreachable, the Store uses the last known objects: from this process,
+// or from the file of the previous one. If the API server reports that there are none, the Store
+// trusts that.
 //
 // Diagnoses are delivered only once Operations and OperationSets are known: one created together
 // with its OperationSet must not fail because that is missing.

@@ -142,7 +142,7 @@ type reporter struct {
 	reported map[types.NamespacedName]lastReported
 }
 
-// lastReported is the version of which the worker was notified last.
+// lastReported is the version that the worker was last notified of.
 type lastReported struct {
 	uid     types.UID
 	version string
@@ -217,8 +217,8 @@ func (r *reporter) replaced(list []*v1alpha1.Diagnosis) {
 	}
 }
 
-// kept returns the part of a Diagnosis to keep in memory. For an ended one it omits the results,
-// which are most of it; before an ended one is written, it is read again.
+// kept returns the part of a Diagnosis to keep in memory. It omits the results of an ended
+// Diagnosis, which are most of its size. Before an ended Diagnosis is written, it is read again.
 func kept(d *v1alpha1.Diagnosis) *v1alpha1.Diagnosis {
 	if !d.Status.Completed() {
 		return d

@@ -50,7 +50,8 @@ func preload[T client.Object](m *mirror[T], list []T) {
 	}
 }
 
-// saveAfter gathers changes that come together: kubectl applies the objects of a folder one by one.
+// saveAfter gathers changes in quick succession: kubectl applies the objects of a folder one by
+// one.
 const saveAfter = time.Second
 
 // save writes the file after changes, until done is closed.
@@ -114,7 +115,7 @@ func same[T client.Object](a, b T) bool {
 	return a.GetName() == b.GetName() && a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration()
 }
 
-// trim removes what no run needs. Whether a set is valid is checked when it is used, so that
+// trim removes fields that no run needs. Whether a set is valid is checked when it is used, so that
 // diagnoses also run without a controller.
 func trim(object client.Object) {
 	object.SetManagedFields(nil)
@@ -174,7 +175,7 @@ type mirror[T client.Object] struct {
 	mu     sync.RWMutex
 	byName map[types.NamespacedName]entry[T]
 	// synced is closed when all objects have been listed once. settled is closed then, or when the
-	// API server has answered that it has none to show; then the known objects stay in force.
+	// API server has refused to list them; then the known objects stay in force.
 	synced, settled   chan struct{}
 	syncing, settling sync.Once
 }
@@ -277,8 +278,8 @@ func (m *mirror[T]) learn(o T) {
 	m.byName[client.ObjectKeyFromObject(o)] = entry[T]{object: o, ahead: true}
 }
 
-// update does the same, but only for a known object: its deletion may have been seen before the
-// response came.
+// update does the same, but only for a known object: the watch may have delivered its deletion
+// before the response came.
 func (m *mirror[T]) update(o T) {
 	m.mu.RLock()
 	e, ok := m.byName[client.ObjectKeyFromObject(o)]

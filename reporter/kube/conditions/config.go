@@ -65,8 +65,8 @@ const (
 	maxFlips   = 3
 	flipWindow = 10 * time.Minute
 
-	// yieldFor is how long a contested type is left alone: long enough not to be a nuisance, and
-	// short enough to recover by itself when the other client is removed.
+	// yieldFor is how long a contested type is left to the other client: long enough not to disturb it,
+	// and short enough to recover soon after it is removed.
 	yieldFor = time.Hour
 )
 
@@ -75,9 +75,9 @@ type Config struct {
 	Client kubernetes.Interface
 	Node   string // name of the agent's own Node
 
-	// Healthy returns why the agent does not work. Then the controller speaks for it: it sends no
-	// heartbeats, and does not write over the controller's. It is called often, from within Run. May be
-	// nil.
+	// Healthy returns why the agent does not work; nil: it works. While it does not, the controller
+	// writes conditions for it: the agent sends no heartbeats, and does not overwrite the controller's
+	// conditions. It is called often, from within Run. May be nil.
 	Healthy func() error
 
 	// Heartbeat is how often lastHeartbeatTime is renewed, within a tenth; 0: never, for clusters
@@ -89,8 +89,8 @@ type Config struct {
 	// seconds, negative: none.
 	StartJitter time.Duration
 
-	// StateFile stores the types that were written, as one JSON object, so that the next run
-	// removes those it does not know. If empty, nothing is stored.
+	// StateFile stores the written types as one JSON object, so that the next run removes types that it
+	// does not know. If empty, nothing is stored.
 	StateFile string
 
 	// OnAck is called from within Run after each write that the API has accepted; it must return

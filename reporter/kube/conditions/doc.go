@@ -1,15 +1,15 @@
 // Package conditions keeps the node's conditions in the Kubernetes API up to date with the detector's.
 //
-// A [Patcher] is given the latest conditions ([Patcher.Set]). It writes those that the API does
-// not have yet by a strategic-merge patch of nodes/status that contains only this agent's own
-// types. It is level-triggered: after an outage it writes only what was set last. It makes no
-// GET: the patch's answer and a watch on the own Node show what the API has.
+// A [Patcher] gets the latest conditions by [Patcher.Set]. It writes conditions that the API does not
+// have yet, by a strategic-merge patch of nodes/status with only this agent's own types. It is
+// level-triggered: after an outage it writes only the conditions that were set last. It makes no GET:
+// the answers to patches and a watch on the own Node show the state in the API.
 //
 //   - The first change is written at once; further changes follow together a second later.
 //   - A type that the detector has not reported yet is not touched. A type that it no longer
 //     reports, or that an earlier run wrote and this run does not know, is removed.
-//   - A condition that another client overwrites is written again. After three times in ten
-//     minutes the type is yielded to the other client for an hour, and the condition
+//   - A condition that another client overwrites is written again. If that happens three times in ten
+//     minutes, the Patcher yields the type to the other client for an hour, and the condition
 //     [Contested] names it.
 //   - While the agent does not work, conditions that the controller has set for it stay.
 //   - Kubernetes' own types are refused, and never removed.

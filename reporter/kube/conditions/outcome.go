@@ -35,7 +35,7 @@ func Outcomes() []Outcome {
 	return []Outcome{Written, Conflict, Throttled, ServerError, Unauthorized, Forbidden, NodeMissing, Refused, TimedOut, Unreachable}
 }
 
-// OutcomeOf returns the outcome of a request to the API, for all packages that count requests.
+// OutcomeOf returns the outcome of a request to the API. All packages that count requests use it.
 func OutcomeOf(err error) Outcome {
 	if err == nil {
 		return Written

@@ -59,7 +59,8 @@ type Patcher struct {
 	failing  bool
 	single   bool // the API has refused a write of several types: write one at a time
 	// answer is the outcome of the last write. It is also Refused if a policy refused its types with
-	// 403. After Forbidden the next write has no type, to tell such a policy from missing permission.
+	// 403. After Forbidden the next write has no type, to distinguish such a policy from missing
+	// permission.
 	answer  Outcome
 	retryAt time.Time
 	asked   time.Time // the API asked for no write before
@@ -87,9 +88,9 @@ func New(c Config) (*Patcher, error) {
 	}, nil
 }
 
-// Set sets all conditions of this agent: the list is complete and replaces the previous one. It
-// does not block. The error describes conditions that can't be written, which are left out, and
-// texts that had to be changed; the other conditions are written.
+// Set sets all conditions of this agent: the list is complete and replaces the previous one. It does
+// not block. The error names conditions that can't be written, which Set leaves out, and texts that
+// it had to change; the other conditions are written.
 func (p *Patcher) Set(list []problem.Condition) error {
 	c := check(list)
 	p.mu.Lock()
@@ -186,7 +187,7 @@ func (p *Patcher) Run(ctx context.Context) error {
 	}
 }
 
-// turn does what is due now. It returns when it must be called again if nothing else happens;
+// turn does the work that is due now. It returns when to call it again if nothing else happens;
 // zero: never.
 func (p *Patcher) turn(ctx context.Context, watching *sync.WaitGroup) (wake time.Time) {
 	now := time.Now()

@@ -18,8 +18,8 @@ type sight struct {
 }
 
 const (
-	// watchFor is how long the API is asked to keep a watch open, randomly up to twice as long,
-	// as reflectors do.
+	// watchFor is the shortest time for which a watch is requested; the actual time is random, up
+	// to twice as long, as in reflectors.
 	watchFor = 5 * time.Minute
 	// watchLasted is the duration of a watch after which the backoff starts afresh.
 	watchLasted = 30 * time.Second

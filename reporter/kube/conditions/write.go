@@ -203,7 +203,7 @@ func (p *Patcher) see(s sight, now time.Time) {
 	}
 }
 
-// flipped counts overwritten types, and yields those that another client insists on.
+// flipped counts overwritten types, and yields types that another client keeps overwriting.
 func (p *Patcher) flipped(names []string, now time.Time) {
 	if len(names) == 0 {
 		return
@@ -256,7 +256,8 @@ type written struct {
 }
 
 // readState returns the types that an earlier run on this node has written. On an error, the
-// caller logs it and continues without them: a node's conditions must not wait for a person.
+// caller logs it and continues without these types: a node's conditions must not wait for a manual
+// fix.
 func readState(path, node string) ([]string, error) {
 	if path == "" {
 		return nil, nil

@@ -126,8 +126,8 @@ func outcomeOf(w *write, a answer, err error) conditions.Outcome {
 	return conditions.OutcomeOf(err)
 }
 
-// note records an answer. It returns the kernel's time of a series whose Event the API server now
-// has for the first time.
+// note records an answer. If the API server now has the series' Event for the first time, it returns
+// the kernel's time of the fault.
 func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -169,9 +169,9 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 	return time.Time{}
 }
 
-// away records that a request got no answer or an error of the server. It may be for this Event
-// alone, for example because a webhook for its namespace is down or the namespace has a rate limit:
-// then others are sent meanwhile.
+// away records that a request got no answer or an error of the server. Only this Event may be
+// affected, for example if a webhook for its namespace is down or the namespace has a rate limit. So
+// other Events are sent meanwhile.
 func (k *Sink) away(s *series, err error, now time.Time) {
 	k.out.failed(now, conditions.AskedDelay(err))
 	if !k.out.logged && s.fails == 0 { // otherwise it would be logged after each Event that is accepted
@@ -189,8 +189,8 @@ func (k *Sink) away(s *series, err error, now time.Time) {
 // a conflict.
 const refusalsReported = 3
 
-// contradicted records that the API server unexpectedly has, or does not have, the Event. That
-// takes one more request, at once; a server that keeps contradicting itself gets it later.
+// contradicted records that the API server unexpectedly has, or does not have, the Event. One more
+// request follows at once, or later if the server keeps contradicting itself.
 func (s *series) contradicted(now time.Time) {
 	if s.tries++; s.tries >= refusalsReported {
 		s.due = now.Add(backoff(s.tries, lastRefused))

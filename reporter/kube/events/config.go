@@ -16,7 +16,7 @@ const Component = "kernosis"
 // PodSource finds a pod by the UID in a cgroup's name.
 type PodSource interface {
 	Pod(uid string) (pods.Pod, bool)
-	// Known reports whether all pods are known that the node had at a time.
+	// Known reports whether all pods that the node had at a time are known.
 	Known(at time.Time) bool
 }
 

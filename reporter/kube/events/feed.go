@@ -106,9 +106,9 @@ func (f *Feed) Flush(seq uint64) {
 // Wake returns a channel that receives when there is something to drain.
 func (f *Feed) Wake() <-chan struct{} { return f.wake }
 
-// Drain calls fold for each available entry. It returns the sequence number up to which it has,
-// and how many entries are lost: dropped from the journal before they could be read, or never in
-// it and without room here.
+// Drain calls fold for each available entry. It returns the sequence number of the last one, and how
+// many entries are lost: entries dropped from the journal before they could be read, or entries that
+// were never in the journal and for which the Feed had no room.
 func (f *Feed) Drain(fold func(Item)) (seq, lost uint64, err error) {
 	f.mu.Lock()
 	batch, missing, last := f.queue[:f.ready], f.missing, f.last

@@ -64,7 +64,7 @@ func (s *series) render(node, namespace string, find func(uid string) (pods.Pod,
 	return e
 }
 
-// text returns the message, with pods named if they are known.
+// text returns the message, with the names of known pods.
 func (s *series) text(find func(uid string) (pods.Pod, bool)) string {
 	m := s.Message
 	if s.About != "" {
@@ -94,8 +94,9 @@ func (s *series) annotations() map[string]string {
 	return f.Annotations()
 }
 
-// patch returns the patch of an Event whose series goes on. With facts, it has those of the latest
-// occurrence and removes those of an earlier one; without, the Event keeps its facts.
+// patch returns the patch of an Event with a continuing series. With facts, the patch sets those
+// of the latest occurrence and removes those of an earlier one; without, the Event keeps its
+// facts.
 func patch(e *corev1.Event, facts bool) ([]byte, error) {
 	fields := map[string]any{
 		"count": e.Count, "lastTimestamp": e.LastTimestamp, "message": e.Message, "type": e.Type, "reason": e.Reason,

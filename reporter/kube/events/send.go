@@ -110,8 +110,8 @@ func (k *Sink) next(now time.Time, flush bool) (*write, time.Duration) {
 	}, 0
 }
 
-// locate finds the pod of a series. If the pod stays unknown, the series is given up after a
-// limit. The limit is longer while not all pods of the time of the first look-up are known. Time
+// locate finds the pod of a series. If the pod stays unknown, locate gives up the series after a
+// limit. The limit is longer if some pods that existed at the first look-up are still unknown. Time
 // during which the API server is unavailable does not count.
 func (k *Sink) locate(s *series, now time.Time) bool {
 	if p, ok := k.cfg.Pods.Pod(s.Pod); ok {

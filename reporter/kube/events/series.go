@@ -19,8 +19,8 @@ type key struct {
 	part string
 }
 
-// series is one Event as it should be. Its content follows from the journal's entries; its
-// delivery state may be older than what the API server has.
+// series is the wanted state of one Event. Its content follows from the journal's entries; its
+// delivery state may be older than the API server's.
 type series struct {
 	Rule  string `json:"rule"`
 	Pod   string `json:"pod,omitempty"`
@@ -42,8 +42,8 @@ type series struct {
 	Heard      time.Time `json:"heard"` // time of the latest entry
 	Count      uint64    `json:"count"`
 	Unreported uint64    `json:"untold,omitempty"` // of Count, not reported on their pods
-	// Shows identifies the latest permanent problems that it reports, at most maxShown: a mute or a
-	// cause that hid one of them and ends is no occurrence.
+	// Shows identifies the latest permanent problems that the series reports, at most maxShown: if
+	// a mute or a cause hid one of them, its end is not a new occurrence.
 	Shows []string `json:"shows,omitempty"`
 	Doc   string   `json:"doc,omitempty"` // doc page of the latest occurrence's rule
 	// Event is the event of the latest occurrence, shared and not to be changed; nil: there is

@@ -28,7 +28,7 @@ type Sink struct {
 	stats  Stats
 	change bool // the state has changed since it was saved
 	// caught: all entries from before the start are in the table. Until then its counts may be
-	// older than what an earlier process has sent.
+	// lower than those that an earlier process has sent.
 	caught bool
 
 	// Used only by the goroutine that folds.
@@ -36,8 +36,8 @@ type Sink struct {
 	damaged    bool // the journal could not be read, and that was logged
 }
 
-// New returns a Sink that continues where the last one ended, however it ended. If there was
-// none, it begins after the journal's latest entry.
+// New returns a Sink that continues where the last one ended, even if that was killed. If there
+// was none, it begins after the journal's latest entry.
 func New(cfg Config) (*Sink, error) {
 	if cfg.Node == "" || cfg.Dir == "" || cfg.JournalDir == "" || cfg.Client == nil || cfg.Pods == nil || cfg.Log == nil {
 		return nil, errors.New("events: node, client, pods, folders and log are needed")
@@ -57,12 +57,13 @@ func New(cfg Config) (*Sink, error) {
 		}
 	}
 	if err != nil {
-		// It is unknown what was sent: sending the whole journal again would duplicate it.
+		// Sending the whole journal again could duplicate Events, because it is unknown which
+		// were sent.
 		k.cfg.Log.Error("can't read the saved state of Events; starting over", "error", err)
 		k.table, found = newTable(), false
 	}
-	// After a power failure the journal may be behind the state, and will use numbers again that
-	// the state has already seen.
+	// After a power failure the journal may be behind the state, and will reuse numbers that the
+	// state already contains.
 	k.seq = cfg.JournalSeq
 	if found {
 		k.seq = min(st.Seq, cfg.JournalSeq)

@@ -95,12 +95,12 @@ func (t *table) load(st *state) error {
 	return nil
 }
 
-// saveFarBehind is how many entries the saved state may be behind even without a change: the
-// journal must not drop entries that would be needed after a restart.
+// saveFarBehind is how many entries the saved state may be behind before it is saved even without a
+// change: the journal must not drop entries that a restart needs.
 const saveFarBehind = 4096
 
 // endWithin is how long entries wait for a save that ends series. A disk that takes longer is
-// hanging: then the series go on.
+// hanging, and the series continue.
 const endWithin = time.Second
 
 type saveResult struct {
@@ -143,10 +143,10 @@ func (k *Sink) write(st state, over []*series, at time.Time) saveResult {
 	return saveResult{seq: st.Seq, at: at, over: over, err: err}
 }
 
-// startSave saves the current state, and returns the channel for the result. New entries need not
-// wait for the disk unless series end: a series ends only when the file is written without it. No
-// entry may be folded meanwhile, so that it counts for the same series after a kill. In that case
-// startSave waits, and returns nil if the save has ended in time.
+// startSave saves the current state, and returns the channel for the result. New entries don't wait
+// for the disk, unless a series ends: it ends only when the file without it is written, and no
+// entry may be folded meanwhile, so that an entry counts for the same series after a kill. In that
+// case startSave waits, and returns nil if the save has ended in time.
 func (k *Sink) startSave(now time.Time) <-chan saveResult {
 	st, over := k.snapshot(now)
 	result := make(chan saveResult, 1)

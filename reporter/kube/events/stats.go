@@ -39,9 +39,9 @@ type Stats struct {
 	LastAcked time.Time // of the last accepted request; zero: none
 }
 
-// RuleStats has the counters and the budget of a rule or a condition type. Once all is sent, the
-// counts of its Events on the Node and Dropped add up to Happened, and those of its Events on pods and
-// Unreported to OnPods.
+// RuleStats has the counters and the budget of a rule or a condition type. Once everything is sent,
+// Happened equals the counts of its Events on the Node plus Dropped, and OnPods equals the counts of
+// its Events on pods plus Unreported.
 type RuleStats struct {
 	Happened   uint64            `json:"happened"`          // occurrences to be reported on the Node
 	OnPods     uint64            `json:"onPods,omitempty"`  // occurrences to be reported on a pod

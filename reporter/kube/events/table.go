@@ -24,7 +24,7 @@ const (
 )
 
 // table has all series and counters: it is a fold over the journal's entries. The same entries give the
-// same table, whatever was sent meanwhile, because series are removed only when the table is saved.
+// same table, regardless of what was sent, because series are removed only when the table is saved.
 type table struct {
 	// Bounds, which tests change.
 	max    int           // number of series, each up to 4 KiB of memory

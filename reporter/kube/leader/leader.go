@@ -106,7 +106,7 @@ func (c *Config) manager(to *rest.Config) (manager.Manager, error) {
 		}
 		o.LeaderElection, o.LeaderElectionResourceLockInterface = true, lock
 		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = &e.Lease, &e.Renew, &e.Retry
-		// Safe because nothing is written after Start has returned: the process ends.
+		// This is safe because the process ends after Start has returned and writes nothing more.
 		o.LeaderElectionReleaseOnCancel = true
 	}
 	m, err := manager.New(to, o)
@@ -117,9 +117,9 @@ func (c *Config) manager(to *rest.Config) (manager.Manager, error) {
 	return m, errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("caches", synced(m.GetCache())))
 }
 
-// earlyMapper maps kinds that are not served yet while the manager is created, because its cache
-// needs to know which kinds are namespaced. After that it asks only the API server, so that a
-// watch of a kind that is not served is an error and nothing waits for it.
+// earlyMapper maps kinds that the API server does not serve yet. It does so only while the manager is
+// created, because its cache needs to know which kinds are namespaced. After that it asks only the
+// API server, so that a watch of an unserved kind is an error and nothing waits for it.
 type earlyMapper struct {
 	meta.RESTMapper
 	kinds meta.RESTMapper

@@ -8,7 +8,8 @@ import "time"
 const (
 	minCrowd   = 10
 	shareCrowd = 0.05
-	// crowdPatience is how many periods an agent has to renew its Lease during a crowd.
+	// crowdPatience is the number of periods within which an agent must renew its Lease during a
+	// crowd.
 	crowdPatience = 3
 	// lateShare is the share of its period without a renewal after which an agent is late: two
 	// renewals.

@@ -1,6 +1,6 @@
-// Package lease renews the Lease of a node's agent, which shows others that the agent lives. It
-// also defines the contract between agent and controller: the Lease's name, its annotations, and
-// the reasons that the controller uses for a silent agent.
+// Package lease renews the Lease of a node's agent, as a sign of life to others. It also defines the
+// contract between agent and controller: the Lease's name, its annotations, and the reasons that the
+// controller uses for a silent agent.
 //
 // There is one Lease per node, in the agents' namespace. The Node object owns it, and it is
 // garbage-collected with the Node. It contains

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxHolders bounds the agents of one node that a Lease lists: usually one, or two while one
-	// takes over from the other, plus those that have ended a moment ago.
+	// maxHolders bounds the agents of one node that a Lease lists: usually one, or two while one takes
+	// over from the other, plus agents that have just ended.
 	maxHolders = 8
 	// maxHolder is the limit of the holder in a Diagnosis' checkpoint.
 	maxHolder = 256
@@ -33,8 +33,9 @@ func holdersIn(l *coordinationv1.Lease) map[string]string {
 	return out
 }
 
-// Holders tracks which agents of one node live, from the Leases that it is shown. It uses the local
-// clock: an agent lives while its stamp changes, whatever its value. The zero value is ready to use.
+// Holders tracks which agents of one node are alive, from the Leases that it gets. It uses the local
+// clock: an agent is alive while its stamp changes, regardless of the value. The zero value is ready to
+// use.
 type Holders struct{ heard map[string]sign }
 
 // sign is an agent's last sign of life.
@@ -61,13 +62,13 @@ func (h *Holders) See(l *coordinationv1.Lease, now time.Time) {
 	}
 }
 
-// Heard returns when a renewal of an agent was last seen; zero: never.
+// Heard returns when a renewal of an agent was last detected; zero: never.
 func (h *Holders) Heard(holder string) time.Time { return h.heard[holder].at }
 
 // Gone reports whether another agent of the node, which holds a Diagnosis, is known to have ended. That
-// is the case if it has not renewed the Lease for as long as others wait before they call an agent
-// silent, counted from the first call for it, while this agent has renewed the Lease. While the API
-// server is unavailable, no agent is gone. Gone does not block, and returns false for a nil Keeper.
+// is so if, since the first call for it, that agent has not renewed the Lease for the time after which
+// agents count as silent, while this agent has renewed it. While the API server is unavailable, no
+// agent is gone. Gone does not block, and returns false for a nil Keeper.
 func (k *Keeper) Gone(holder string) bool {
 	if k == nil {
 		return false

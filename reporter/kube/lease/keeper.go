@@ -145,8 +145,8 @@ func (k *Keeper) note(err error) {
 	k.failing = err != nil
 }
 
-// drain marks the Lease as draining, unless another agent has it. ctx must not be the one that
-// has ended.
+// drain marks the Lease as draining, unless another agent has it. ctx must not be the context
+// that ended Run.
 func (k *Keeper) drain(ctx context.Context) {
 	if !k.written {
 		return // there is no Lease of ours to mark

@@ -32,8 +32,8 @@ const (
 	DefaultStartUp = 2 * time.Minute
 	// DefaultWorkers is the node lifecycle controller's default.
 	DefaultWorkers = 8
-	// DefaultSlowRate: this many writes of whole Nodes a second in a zone are no load, and after
-	// an outage that ends within minutes few Nodes have been changed.
+	// DefaultSlowRate: this rate of writes of whole Nodes in a zone is no load, and if an outage ends
+	// within minutes, few Nodes have been changed.
 	DefaultSlowRate = 1.0
 	// DefaultPods selects the pods that the Helm chart creates.
 	DefaultPods = "app.kubernetes.io/name=kernosis,app.kubernetes.io/component=agent"

@@ -25,7 +25,8 @@ func (p periods) patient(times int) periods {
 	return p
 }
 
-// observation is what was seen of one node. Times are by the controller's clock, except renewTime.
+// observation has the observed facts about one node. Times are by the controller's clock, except
+// renewTime.
 type observation struct {
 	node      bool // the Node exists
 	nodeUID   types.UID
@@ -75,8 +76,8 @@ func judge(o *observation, now time.Time, p periods) (state, time.Time) {
 		case quiet >= period:
 			return stateSilent, time.Time{}
 		case lease.Late(quiet, period) && !left:
-			// A zone's outage must be known before its first agent is silent, not when most of
-			// them have already been written.
+			// The outage of a zone must be detected before its first agent counts as silent, not
+			// after most of its Nodes have been written.
 			return stateLate, until
 		case o.draining:
 			return stateDraining, until

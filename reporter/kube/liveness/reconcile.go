@@ -98,8 +98,8 @@ func (r *reconciler) write(ctx context.Context, node *corev1.Node, changes []cha
 // refuses reports whether an outcome may come from a policy.
 func refuses(o conditions.Outcome) bool { return o == conditions.Refused || o == conditions.Forbidden }
 
-// singly writes one by one the changes that the API has refused together, so that one of them does not
-// hold up the others. A type that is refused alone is left out for a while, on all Nodes.
+// singly writes one by one changes that the API refused as a batch, so that one refused change does not
+// block the others. A type that is refused alone is left out for a while, on all Nodes.
 func (r *reconciler) singly(ctx context.Context, node *corev1.Node, changes []change) (conditions.Outcome, error) {
 	// If even an empty change is refused, permission is missing.
 	if outcome, err := r.write(ctx, node, changes[:0]); err != nil {

@@ -53,8 +53,8 @@ func (t *tracker) of(node string) *observation {
 	return o
 }
 
-// lose records that something of a node is gone. It removes the node if neither Node, Lease nor pod
-// exist any more.
+// lose records that the Node, Lease or pod of a node is gone. It removes the node once none of them
+// exists.
 func (t *tracker) lose(node string, gone func(o *observation)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -231,8 +231,8 @@ func (t *tracker) judge(node string, now time.Time) judgement {
 	return j
 }
 
-// look renews the view if it is stale. If all agents were quiet and one no longer is, each late or
-// silent agent has a full period again: whatever cut them off has just ended.
+// look renews the view if it is stale. If all agents were quiet and one no longer is, an outage has
+// just ended: each late or silent agent has a full period again.
 func (t *tracker) look(now time.Time) {
 	if !t.view.at.IsZero() && now.Sub(t.view.at) < t.stale {
 		return

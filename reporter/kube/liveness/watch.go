@@ -142,7 +142,7 @@ func (t *tracker) podHandler() handler.TypedEventHandler[*corev1.Pod, reconcile.
 }
 
 // setHandler returns the handler of DaemonSets. It ignores those whose pods are not the agents'.
-// A node that they no longer want is judged when its pod is deleted.
+// If they no longer want a pod on a node, the node is judged when its pod is deleted.
 func (t *tracker) setHandler(pods labels.Selector) handler.TypedEventHandler[*appsv1.DaemonSet, reconcile.Request] {
 	gone := func(d *appsv1.DaemonSet) string {
 		t.loseSet(d.Name)

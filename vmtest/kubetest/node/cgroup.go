@@ -119,9 +119,9 @@ func (g *groups) processes(container string) ([]int, error) {
 // programs returns the cgroup of the node's programs, in which all their children start.
 func (g *groups) programs() string { return filepath.Join(g.v2, "programs") }
 
-// cleanUp is the script that runs when a node, or the process that started it, has ended: it kills
-// the processes in the cgroups $1 and following, removes these, and then the state folder $0. The
-// mounts are gone by then, because no process is left in their namespace.
+// cleanUp is the script that runs when a node, or the process that started it, has ended. It kills
+// the processes in the cgroups $1 and following, and removes these cgroups and then the state
+// folder $0. At that point the mounts are gone, because no process is left in their namespace.
 const cleanUp = `
 left=
 i=0

@@ -26,8 +26,8 @@ func (n *Node) startContainerd(ctx context.Context) (err error) {
    "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 `, podNetwork)
 	// Without CAP_SYS_RESOURCE root may not protect a process from the OOM killer, and no container
-	// would start: hence restrict_oom_score_adj. The disabled plugins require things that a node
-	// need not have.
+	// would start. That is why restrict_oom_score_adj is set. The disabled plugins require features
+	// that a node may lack.
 	config := fmt.Sprintf(`version = 2
 root = %q
 state = "/run/containerd"

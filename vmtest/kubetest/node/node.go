@@ -109,8 +109,8 @@ func (n *Node) prepare(ctx context.Context) (err error) {
 	return n.In(func() error { return errors.Join(n.mount(), n.connect(ctx)) })
 }
 
-// Close stops the node: it kills all programs and containers and removes what they have written. It
-// may be called more than once.
+// Close stops the node: it kills all programs and containers and removes their files. It may be
+// called more than once.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -110,7 +110,7 @@ func (s *server) set(to fault.Mode) error {
 			return fmt.Errorf("the child was not killed: %w", err)
 		}
 		// The kernel's OOM reaper may free the memory only after the process has ended. A process
-		// that allocates before that is killed too; here there is no other.
+		// that allocates before that is killed too; in this container there is no other process.
 		time.Sleep(300 * time.Millisecond)
 		return nil
 	case fault.None, fault.Silent, fault.Reset, fault.ResetLate, fault.Slow, fault.Status, fault.TLSGarbage, fault.ExecFails, fault.ExecHangs, fault.Stopped:
