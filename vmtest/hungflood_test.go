@@ -35,6 +35,8 @@ func floodHungTasks(t *testing.T, a *agenttest.Agent) {
 	})
 	a.Signal(syscall.SIGCONT)
 	c.await(t, a, n, event.HungTask)
+	// After the thaw they wait for each other, for the directory's lock: for over 2 s on a slow machine.
+	setSysctl(t, "kernel/hung_task_timeout_secs", "120")
 	if err := c.heal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
