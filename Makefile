@@ -96,7 +96,7 @@ fleet: ## run NODES (1000) agents and two controllers against an API server; REP
 
 .PHONY: kube-tools
 kube-tools: ## build the Kubernetes programs that the tests run, as root those of a node too, and helm, once (docs/testing.md)
-	@go run ./vmtest/kubetest/kubetools -clients $$([ "$$(id -u)" != 0 ] || echo -node -controllers) >/dev/null
+	@go run ./vmtest/testrun build server clients $$([ "$$(id -u)" != 0 ] || echo node controllers) >/dev/null
 
 .PHONY: node-packages
 node-packages: ## install what a node needs besides kubelet; only root can run one

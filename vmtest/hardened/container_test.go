@@ -16,8 +16,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/kernosis/kernosis/deploy/kustomize"
 )
 
 // asContainer is the environment variable that makes this program run kernosis, with its arguments,
@@ -85,7 +83,7 @@ func sealedCopy(program string) (path string, err error) {
 // hardenedPod returns the agent's pod as the chart renders it for the hardened profile, taken from
 // the kustomize overlay, which a test of deploy/chart compares with the chart.
 func hardenedPod() (*corev1.PodSpec, error) {
-	text, err := kustomize.Files.ReadFile("hardened/kustomization.yaml")
+	text, err := os.ReadFile("../../deploy/kustomize/hardened/kustomization.yaml")
 	if err != nil {
 		return nil, err
 	}

@@ -4,26 +4,29 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
-
-	"github.com/kernosis/kernosis/deploy/kustomize"
 )
 
 // Manifests returns the objects of deploy/kustomize/base of the given kinds, or all if none is given,
 // in the order of their files.
 func Manifests(tb testing.TB, kinds ...string) (all []*unstructured.Unstructured) {
 	tb.Helper()
-	names, err := fs.Glob(kustomize.Files, "base/*.yaml")
+	root, err := checkout()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	names, err := filepath.Glob(filepath.Join(root, "deploy/kustomize/base/*.yaml"))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	for _, name := range names {
-		text, err := kustomize.Files.ReadFile(name)
+		text, err := os.ReadFile(name)
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -12,9 +12,38 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// programs maps each value of -build to the sets of Kubernetes' programs that it stands for.
-var programs = map[string][]string{ //nolint:gochecknoglobals // a table
-	"server": {"server"}, "node": {"node"}, "controllers": {"controllers"}, "clients": {"kubectl", "helm", "helm3"},
+// programNames lists the names of programs to build.
+const programNames = "server, node, controllers, clients"
+
+// sets returns the sets of Kubernetes' programs that the names of programs stand for.
+func sets(names []string) (all []string, err error) {
+	for _, name := range names {
+		switch name {
+		case "server", "node", "controllers":
+			all = append(all, name)
+		case "clients":
+			all = append(all, "kubectl", "helm", "helm3")
+		default:
+			return nil, fmt.Errorf("unknown programs %q: want %s", name, programNames)
+		}
+	}
+	return all, nil
+}
+
+// build builds programs and prints their folders. It returns the exit code.
+func build(ctx context.Context, names []string, stdout, stderr io.Writer) (code int, err error) {
+	all, err := sets(names)
+	if err != nil {
+		return 2, err
+	}
+	for _, set := range all {
+		dir, err := kubetest.Programs(ctx, stderr, set)
+		if err != nil {
+			return 1, err
+		}
+		fmt.Fprintln(stdout, dir)
+	}
+	return 0, nil
 }
 
 // aid is what all packages share: the API server that they borrow, and the programs that are built
@@ -26,7 +55,7 @@ type aid struct {
 	built chan struct{} // closed when all programs are built
 }
 
-func startAid(ctx context.Context, build []string, stderr io.Writer) (*aid, error) {
+func startAid(ctx context.Context, sets []string, stderr io.Writer) (*aid, error) {
 	dir, err := os.MkdirTemp("", "kernosis-testrun-")
 	if err != nil {
 		return nil, err
@@ -39,11 +68,9 @@ func startAid(ctx context.Context, build []string, stderr io.Writer) (*aid, erro
 	}
 	go func() {
 		defer close(a.built)
-		for _, name := range build {
-			for _, set := range programs[name] {
-				if _, err := kubetest.Programs(ctx, stderr, set); err != nil && ctx.Err() == nil {
-					fmt.Fprintln(stderr, "testrun: build:", err) // the tests that need them will fail
-				}
+		for _, set := range sets {
+			if _, err := kubetest.Programs(ctx, stderr, set); err != nil && ctx.Err() == nil {
+				fmt.Fprintln(stderr, "testrun: build:", err) // the tests that need them will fail
 			}
 		}
 	}()

@@ -2,6 +2,7 @@
 // passed, failed or were skipped, why, and which took longest.
 //
 //	testrun [-packages PATTERNS] [-parallel N] [-slow N] [-again N] [-build PROGRAMS] [-- GO-TEST-FLAGS...]
+//	testrun build PROGRAMS...
 //
 // Packages with tests that need the kernel to themselves (those whose tests import
 // vmtest/kernellock) run in parallel to the others, and all borrow one API server. With -race,
@@ -11,6 +12,9 @@
 // With -again, failed tests are run again, alone, if at most N failed and nothing else did. The
 // summary lists them even if they pass then: a test that fails by chance is a defect of the test or
 // of the product.
+//
+// build runs no tests: it builds programs of Kubernetes, unless they are in the cache, and prints
+// their folders.
 package main
 
 import (
@@ -53,7 +57,7 @@ type options struct {
 	parallel int      // packages to run in parallel
 	slow     int      // number of slow tests to list
 	again    int      // how many failed tests at most to run again
-	build    []string // sets of Kubernetes' programs
+	build    []string // sets of Kubernetes' programs, for kubetest.Programs
 	flags    []string // of go test
 }
 
@@ -61,7 +65,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("testrun", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	packages := flags.String("packages", "./...", "package patterns, separated by spaces")
-	build := flags.String("build", "", "programs of Kubernetes to build meanwhile, separated by commas: server, node, controllers, clients")
+	build := flags.String("build", "", "programs of Kubernetes to build meanwhile, separated by commas: "+programNames)
 	var o options
 	flags.IntVar(&o.parallel, "parallel", runtime.NumCPU()+1, "how many packages run beside each other and beside those that need the kernel; with too many of them tests meet their deadlines")
 	flags.IntVar(&o.slow, "slow", 0, "how many of the slowest tests to list")
@@ -70,11 +74,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, err
 	}
 	o.packages, o.flags = strings.Fields(*packages), flags.Args()
-	o.build = strings.FieldsFunc(*build, func(r rune) bool { return r == ',' })
-	for _, name := range o.build {
-		if programs[name] == nil {
-			return o, fmt.Errorf("-build: unknown programs %q: want server, node, controllers or clients", name)
-		}
+	var err error
+	if o.build, err = sets(strings.FieldsFunc(*build, func(r rune) bool { return r == ',' })); err != nil {
+		return o, fmt.Errorf("-build: %w", err)
 	}
 	return o, nil
 }
@@ -82,6 +84,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 // run returns the exit code: 0 if all tests passed, 1 if one failed or did not build, and 2 with an
 // error if no test could be run.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int, err error) {
+	if len(args) > 0 && args[0] == "build" {
+		return build(ctx, args[1:], stdout, stderr)
+	}
 	o, err := parse(args, stderr)
 	if err != nil {
 		return 2, err

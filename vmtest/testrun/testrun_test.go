@@ -4,10 +4,13 @@ import (
 	"context"
 	"io"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 const module = "github.com/kernosis/kernosis/"
@@ -73,6 +76,25 @@ func TestParse(t *testing.T) {
 	}
 	if _, err := parse([]string{"-build", "servers"}, io.Discard); err == nil || !strings.Contains(err.Error(), `unknown programs "servers": want server`) {
 		t.Error(err)
+	}
+}
+
+func TestBuild(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"etcd", "kube-apiserver", "kubelet"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv(kubetest.ProgramsEnv, dir)
+	var out strings.Builder
+	if code, err := run(t.Context(), []string{"build", "server", "node"}, &out, io.Discard); code != 0 || err != nil || out.String() != dir+"\n"+dir+"\n" {
+		t.Errorf("exit code %d, %v: %q", code, err, &out)
+	}
+	for want, name := range map[string]string{`unknown programs "servers"`: "servers", "does not have kubectl": "clients"} {
+		if code, err := run(t.Context(), []string{"build", name}, io.Discard, io.Discard); code == 0 || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("exit code %d, %v, want %q", code, err, want)
+		}
 	}
 }
 

@@ -60,7 +60,7 @@ const serverMemory = "2GiB"
 
 // findServer returns the folder of etcd and kube-apiserver, which it builds if needed.
 func (w workshop) findServer(ctx context.Context) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "run", "./vmtest/kubetest/kubetools")
+	cmd := exec.CommandContext(ctx, "go", "run", "./vmtest/testrun", "build", "server")
 	cmd.Dir, cmd.Stderr = w.root, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -21,18 +21,19 @@ import (
 // may import the same image.
 func (n *Node) Image(tb testing.TB, name string, programs ...string) {
 	tb.Helper()
-	if err := n.image(tb.Context(), name, programs...); err != nil {
+	if err := n.image(tb.Context(), name, programs); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-func (n *Node) image(ctx context.Context, name string, programs ...string) error {
+// image is [Node.Image] with the arguments that the first program gets by default.
+func (n *Node) image(ctx context.Context, name string, programs []string, args ...string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.images[name] {
 		return nil
 	}
-	text, err := pack(name, programs)
+	text, err := pack(name, programs, args)
 	if err != nil {
 		return fmt.Errorf("image %s: %w", name, err)
 	}
@@ -58,7 +59,7 @@ func (n *Node) Import(tb testing.TB, archive string) {
 
 // pack returns an image with programs at its root, in the format of "docker save": a configuration,
 // a layer, and a manifest that names both.
-func pack(name string, programs []string) ([]byte, error) {
+func pack(name string, programs, args []string) ([]byte, error) {
 	var layer, image bytes.Buffer
 	files := tar.NewWriter(&layer)
 	if err := files.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o777}); err != nil {
@@ -78,7 +79,7 @@ func pack(name string, programs []string) ([]byte, error) {
 	}
 	config, err := json.Marshal(ocispec.Image{
 		Platform: ocispec.Platform{OS: "linux", Architecture: runtime.GOARCH},
-		Config:   ocispec.ImageConfig{Entrypoint: []string{"/" + filepath.Base(programs[0])}, Env: []string{"PATH=/"}, WorkingDir: "/"},
+		Config:   ocispec.ImageConfig{Entrypoint: []string{"/" + filepath.Base(programs[0])}, Cmd: args, Env: []string{"PATH=/"}, WorkingDir: "/"},
 		RootFS:   ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{digest.FromBytes(layer.Bytes())}},
 	})
 	if err != nil {

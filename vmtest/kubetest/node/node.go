@@ -18,6 +18,7 @@ import (
 
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
@@ -72,11 +73,11 @@ func Start(ctx context.Context, server *kubetest.Server, kubelet map[string]any)
 	if err = n.startContainerd(ctx); err != nil {
 		return nil, err
 	}
-	pause, err := testprogram.Built("github.com/kernosis/kernosis/vmtest/kubetest/node/pause")
+	program, err := testprogram.Built(fault.Program)
 	if err != nil {
 		return nil, err
 	}
-	if err = n.image(ctx, pauseImage, pause); err != nil {
+	if err = n.image(ctx, pauseImage, []string{program}, "pause"); err != nil {
 		return nil, err
 	}
 	if err = n.configureKubelet(kubelet); err != nil {

@@ -1,5 +1,5 @@
-// Command probepod is the program of pods whose probes fail in a way that a test chooses
-// ([fault.Mode]).
+// Command probepod is the program of all pods of a test node: of those whose probes fail in a way
+// that a test chooses ([fault.Mode]), and as "pause" of the container that holds a pod's namespaces.
 //
 // As process 1 of a container it starts itself as "serve", because process 1 can't be stopped from
 // within. "probe" is the command of an exec probe.
@@ -45,6 +45,9 @@ func run(role string) error {
 		return eat()
 	case "crash":
 		return crash(os.Args[2:])
+	case "pause":
+		pause()
+		return nil
 	}
 	return fmt.Errorf("no such role: %q", role)
 }

@@ -1,5 +1,3 @@
-// Command pause is the process that holds a pod's namespaces: it only waits for a signal to end,
-// and reaps orphans as process 1.
 package main
 
 import (
@@ -8,7 +6,8 @@ import (
 	"syscall"
 )
 
-func main() {
+// pause holds a pod's namespaces: it only waits for a signal to end, and reaps orphans as process 1.
+func pause() {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD)
 	for s := range signals {
