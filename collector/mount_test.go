@@ -31,12 +31,18 @@ func shutDown(m *hostfs.Mount)    { m.Shutdown = true }
 func of(fsType string) func(*hostfs.Mount) { return func(m *hostfs.Mount) { m.FSType = fsType } }
 func anonymous(m *hostfs.Mount)            { m.Major, m.Minor = 0, 45 }
 func source(s string) func(*hostfs.Mount)  { return func(m *hostfs.Mount) { m.Source = s } }
+func rootAt(dir string) func(*hostfs.Mount) {
+	return func(m *hostfs.Mount) { m.Root = dir }
+}
 
 func TestDiffMounts(t *testing.T) {
 	type table = []hostfs.Mount
 	volume := ext4Mount("/data")
 	pod := ext4Mount("/pod")
 	reader := ext4Mount("/reader", mountRO) // a pod that mounts it read-only
+	subvolume := func(path, root string, set ...func(*hostfs.Mount)) hostfs.Mount {
+		return ext4Mount(path, append(set, of("btrfs"), anonymous, rootAt(root))...)
+	}
 	tests := []struct {
 		name     string
 		old, now table
@@ -65,6 +71,12 @@ func TestDiffMounts(t *testing.T) {
 		{"read-only by nature", nil, table{ext4Mount("/cd", of("iso9660"), superRO), ext4Mount("/snap", of("squashfs"), superRO)}, ""},
 		{"without a disk", table{ext4Mount("/", of("overlay"), anonymous)}, table{ext4Mount("/", of("overlay"), anonymous, superRO)}, ""},
 		{"btrfs", table{ext4Mount("/", of("btrfs"), anonymous)}, table{ext4Mount("/", of("btrfs"), anonymous, superRO)}, "/ superblock-ro"},
+		{"btrfs beside a read-only root", table{subvolume("/", "/@", mountRO), subvolume("/var", "/@var")},
+			table{subvolume("/", "/@", mountRO, superRO), subvolume("/var", "/@var", superRO)}, "/ superblock-ro"},
+		{"btrfs beside a read-only root, at the start", nil,
+			table{subvolume("/", "/@", mountRO, superRO), subvolume("/var", "/@var", superRO)}, "/ superblock-ro"},
+		{"btrfs, administrator's, at the start", nil,
+			table{subvolume("/", "/@", mountRO, superRO), subvolume("/pod", "/@/vol", superRO)}, ""},
 		{"number used again", table{volume}, table{ext4Mount("/snap", of("squashfs"), source("/dev/loop0"), superRO)}, "/data -unmounted"},
 		{"two filesystems", table{volume, ext4Mount("/b", func(m *hostfs.Mount) { m.Minor = 3 })},
 			table{ext4Mount("/data", emergencyRO)}, "/data emergency-ro, /b -unmounted"},
