@@ -351,7 +351,5 @@ func (s *stem) reportLosses(emit Emit) {
 }
 
 func (s *stem) reportLost(reason string, n uint64, emit Emit) {
-	emit(hostfs.Stamped(event.Event{
-		Kind: event.Lost, Source: "collector", Lost: &event.LostData{Stem: s.name, Count: n, Reason: reason},
-	}))
+	emit(lostEvent(s.name, reason, n))
 }

@@ -27,13 +27,14 @@ type mountSource struct {
 
 	mu       sync.Mutex
 	suspects map[fsKey]suspect
+	dropped  uint64                  // errors and faults for which there was no room, not reported yet
 	gone     map[fsKey]time.Duration // when, since boot, an unmount was detected, kept for lateFor
 	wake     chan struct{}           // has a token while suspects or asked have new entries
 	asked    requests
 
 	// Used by Run's goroutine only.
 	last        []hostfs.Mount      // the table that the next one is compared with
-	held        map[fsKey]time.Time // since when changes are held back, see [mountSource.holdBack]
+	held        map[fsKey]time.Time // since when changes are held back, see [mountSource.holdBack]; zero: for want of room
 	reported    map[fsKey]*refusing
 	unasked     map[fsKey]*bounded.Calls // filesystems of the first table that have not answered ask
 	reads       map[fsKey]*bounded.Calls // see mountedAt
@@ -101,6 +102,7 @@ func (m *mountSource) Notify(dev uint32, at event.Moment, ends bool) {
 		m.suspects[key] = s
 		return
 	} else if len(m.suspects) >= maxSuspects {
+		m.dropped++
 		return
 	}
 	m.suspects[key] = suspect{since: time.Now(), last: at, ends: ends}
@@ -198,7 +200,13 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 	mounts := table.Mounts()
 	ready, held, again := m.holdBack(diff(m.last, mounts), now)
 	for _, c := range ready {
-		m.apply(c, emit)
+		if m.apply(c, emit) {
+			continue
+		}
+		if since, ok := m.held[c.key]; !ok || !since.IsZero() {
+			m.drop()
+		}
+		held[c.key] = time.Time{} // the next look tries again
 	}
 	first := m.last == nil
 	m.last, m.held = keep(m.last, mounts, held), held
@@ -215,7 +223,24 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 		m.question(suspects, now, emit)
 	}
 	m.repeat(emit)
+	m.reportDropped(emit)
 	return sooner(again, soon)
+}
+
+func (m *mountSource) drop() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dropped++
+}
+
+func (m *mountSource) reportDropped(emit Emit) {
+	m.mu.Lock()
+	n := m.dropped
+	m.dropped = 0
+	m.mu.Unlock()
+	if n > 0 {
+		emit(lostEvent(event.MountReadOnly.Stem(), "too-many", n))
+	}
 }
 
 // renewed detects filesystems with an invisible fault that were unmounted and mounted again, as for
@@ -275,13 +300,17 @@ func (m *mountSource) repeat(emit Emit) {
 	}
 }
 
-func (m *mountSource) apply(c change, emit Emit) {
+// apply reports a change. It returns false if there is no room for another filesystem that refuses
+// writes.
+func (m *mountSource) apply(c change, emit Emit) bool {
 	if c.reason == reasonUnmounted {
 		m.acquit(c.key, hostfs.BootTime())
 	}
 	known := m.reported[c.key]
 	switch {
-	case c.faulty && known == nil && len(m.reported) < maxRefusing:
+	case c.faulty && known == nil && len(m.reported) >= maxRefusing:
+		return false
+	case c.faulty && known == nil:
 		known = &refusing{reported: time.Now(), device: m.env.mountedDevice(&c.mount), data: event.MountData{
 			FSType: display.Safe(c.mount.FSType, 64),
 			Path:   display.Safe(c.mount.Path, 1024),
@@ -299,6 +328,7 @@ func (m *mountSource) apply(c change, emit Emit) {
 		delete(m.reported, c.key)
 		m.report(event.MountWritable, known, c.reason, emit)
 	}
+	return true
 }
 
 // acquit drops the errors, up to a time since boot, of a filesystem that is no longer mounted: what
@@ -377,7 +407,9 @@ func (m *mountSource) question(suspects map[fsKey]suspect, now time.Time, emit E
 		default:
 			continue
 		}
-		m.apply(change{key: key, mount: *fs[0], faulty: true, reason: reason}, emit)
+		if !m.apply(change{key: key, mount: *fs[0], faulty: true, reason: reason}, emit) {
+			m.drop()
+		}
 	}
 }
 

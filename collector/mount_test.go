@@ -154,6 +154,10 @@ func (n *mountNode) emit(ev *event.Event) {
 		n.got = append(n.got, fmt.Sprintf("%s up %v", ev.SourceUp.Stem, ev.SourceUp.Up))
 		return
 	}
+	if ev.Lost != nil {
+		n.got = append(n.got, fmt.Sprintf("%s lost %d: %s", ev.Lost.Stem, ev.Lost.Count, ev.Lost.Reason))
+		return
+	}
 	if ev.Device == nil || ev.Mount == nil || ev.CPU != event.NoCPU || ev.Time.IsZero() {
 		n.t.Errorf("incomplete event %+v", ev)
 		return
@@ -391,6 +395,7 @@ func TestMountSuspectShows(t *testing.T) {
 	})
 }
 
+// What exceeds a bound is counted, and a fault that the table shows is reported once there is room.
 func TestMountSuspectsAreBounded(t *testing.T) {
 	n := newMountNode(t)
 	for minor := range uint32(10 * maxSuspects) {
@@ -399,14 +404,27 @@ func TestMountSuspectsAreBounded(t *testing.T) {
 	if len(n.source.suspects) != maxSuspects {
 		t.Errorf("%d suspects", len(n.source.suspects))
 	}
+	n.mounts()
+	n.look()
+	n.expect(fmt.Sprintf("mount lost %d: too-many", 9*maxSuspects))
+
 	var lines []string
 	for minor := range 2 * maxRefusing {
 		lines = append(lines, fmt.Sprintf("%d 1 9:%d / /m%d rw - ext4 /dev/md%d rw,emergency_ro", minor+30, minor, minor, minor))
 	}
 	n.mounts(lines...)
 	n.look()
-	if len(n.got) != maxRefusing {
-		t.Errorf("%d events", len(n.got))
+	n.look()
+	if len(n.got) != maxRefusing+1 || n.got[maxRefusing] != fmt.Sprintf("mount lost %d: too-many", maxRefusing) {
+		t.Errorf("%d events, the last one %q", len(n.got), n.got[max(len(n.got)-1, 0):])
+	}
+	n.mounts(lines[maxRefusing:]...)
+	n.look()
+	n.got = nil
+	n.look()
+	n.look()
+	if len(n.got) != maxRefusing || !strings.HasPrefix(n.got[0], "mount.readonly ") {
+		t.Errorf("%d events: %q", len(n.got), n.got[:min(len(n.got), 2)])
 	}
 }
 
