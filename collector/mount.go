@@ -76,9 +76,9 @@ func newMountSource(env *environment) *mountSource {
 
 // suspect is a filesystem that had an error.
 type suspect struct {
-	since time.Time    // when the first error was reported here
-	last  event.Moment // time of the latest error, by the kernel's clock
-	ends  bool         // one of them ends writing, whatever the errors= policy is
+	since time.Time     // when the first error was reported here
+	last  time.Duration // since boot, of the latest error
+	ends  bool          // one of them ends writing, whatever the errors= policy is
 }
 
 // late reports whether the kernel had enough time to show that the filesystem refuses writes.
@@ -96,16 +96,14 @@ func (m *mountSource) Notify(dev uint32, at event.Moment, ends bool) {
 	}
 	if s, ok := m.suspects[key]; ok {
 		s.ends = s.ends || ends
-		if at.Boot > s.last.Boot { // records of several CPUs may come in another order
-			s.last = at
-		}
+		s.last = max(s.last, at.Boot) // records of several CPUs may come in another order
 		m.suspects[key] = s
 		return
 	} else if len(m.suspects) >= maxSuspects {
 		m.dropped++
 		return
 	}
-	m.suspects[key] = suspect{since: time.Now(), last: at, ends: ends}
+	m.suspects[key] = suspect{since: time.Now(), last: at.Boot, ends: ends}
 	m.lookSoon()
 }
 
@@ -336,7 +334,7 @@ func (m *mountSource) apply(c change, emit Emit) bool {
 func (m *mountSource) acquit(key fsKey, before time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.suspects[key].last.Boot <= before {
+	if m.suspects[key].last <= before {
 		delete(m.suspects, key)
 	}
 	now := hostfs.BootTime()
@@ -400,7 +398,7 @@ func (m *mountSource) question(suspects map[fsKey]suspect, now time.Time, emit E
 			reason = reasonShutdown
 		case s.late(now) && fs.visible() == "" && fs.writable() != nil && (s.ends || m.remountsReadOnly(fs[0])):
 			// ext4 from d3476f3dad4a (v6.12, backports to 6.1) until v6.15 does not show it.
-			if m.mountedSince(key, fs[0], s.last.Wall) {
+			if m.mountedSince(key, fs[0], s.last) {
 				continue // the error belongs to the previous mount
 			}
 			reason = reasonErrorPolicy
@@ -413,14 +411,17 @@ func (m *mountSource) question(suspects map[fsKey]suspect, now time.Time, emit E
 	}
 }
 
-// mountedSince reports whether a filesystem was mounted after a time, in a later second. It returns
-// false for a mount time in the future, made while the clock was ahead.
-func (m *mountSource) mountedSince(key fsKey, mount *hostfs.Mount, at time.Time) bool {
+// mountedSince reports whether a filesystem was mounted after a time since boot, in a later second. It
+// returns false for a mount time in the future, made while the clock was ahead.
+func (m *mountSource) mountedSince(key fsKey, mount *hostfs.Mount, at time.Duration) bool {
 	if !hostfs.IsExt4(mount.FSType) {
 		return false
 	}
 	mounted, err := m.mountedAt(key, m.env.devices.Device(key.major, key.minor).Name)
-	return err == nil && mounted.Unix() > at.Unix() && !mounted.After(time.Now())
+	now := time.Now()
+	// The event's own wall clock time may be of before the clock was set.
+	then := now.Add(at - hostfs.BootTime())
+	return err == nil && mounted.Unix() > then.Unix() && !mounted.After(now)
 }
 
 // mountedAt returns when the ext4 on a device, given by its kernel name, was last mounted for
