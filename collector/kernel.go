@@ -135,7 +135,7 @@ func newDecoder(env *environment, l *bpf.Loaded) (decoder, error) {
 		return decoder{decode: d.decode, poll: d.poll, end: d.end}, nil
 	case bpf.StemFSError:
 		f := newFSError(env, l)
-		return decoder{decode: f.decode, poll: f.poll}, nil
+		return decoder{decode: f.decode, poll: f.poll, blind: f.blind}, nil
 	case bpf.StemHWError:
 		h := newHWError(env.kernel)
 		return decoder{decode: h.decode, unhurried: true, poll: h.poll, end: h.end}, nil
