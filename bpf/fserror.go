@@ -9,7 +9,8 @@ const StemFSError = "fserror"
 
 // FSErrorHooks returns the hooks of [StemFSError] for a filesystem, by its name in
 // /proc/filesystems. If the filesystem is a module that is loaded later, call [Loaded.Attach] then.
-// While attached, the hooks keep the module loaded.
+// While attached, tracepoints keep the module loaded. Kprobes do not: call [Loaded.Detach] once it was
+// unloaded, because they never fire again.
 func FSErrorHooks(fsType string) []string {
 	switch fsType {
 	case "ext4":

@@ -118,3 +118,10 @@ func sourceEvent(stem string, err error) *event.Event {
 	}
 	return hostfs.Stamped(event.Event{Kind: event.Source, Source: "collector", SourceUp: &d})
 }
+
+// lostEvent reports that a source lost n records; 0: an unknown number.
+func lostEvent(stem, reason string, n uint64) *event.Event {
+	return hostfs.Stamped(event.Event{
+		Kind: event.Lost, Source: "collector", Lost: &event.LostData{Stem: stem, Count: n, Reason: reason},
+	})
+}

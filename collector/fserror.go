@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/display"
@@ -21,10 +25,9 @@ type fsError struct {
 	attribution
 	names
 	hooks onDemandHooks
-	// tried has the loaded filesystems whose hooks an attempt was made to attach. There is one
-	// attempt each time a filesystem appears.
-	tried map[string]bool
-	text  texts[[64]byte] // function names
+	// attempts are those to attach the hooks of the loaded filesystems.
+	attempts map[string]*attachAttempts
+	text     texts[[64]byte] // function names
 
 	// The event points to these; they are reused for the next event.
 	task   event.Task
@@ -32,8 +35,15 @@ type fsError struct {
 	data   event.FSErrorData
 }
 
+// attachAttempts are the attempts to attach a filesystem's hooks since it was loaded.
+type attachAttempts struct {
+	module uint64 // see [fsError.module]
+	left   int    // 0 once all hooks are attached
+	err    error  // of the latest one
+}
+
 func newFSError(env *environment, l *bpf.Loaded) *fsError {
-	return &fsError{env: env, attribution: attribution{attributor: env.attributor}, hooks: l, tried: map[string]bool{}}
+	return &fsError{env: env, attribution: attribution{attributor: env.attributor}, hooks: l, attempts: map[string]*attachAttempts{}}
 }
 
 func (f *fsError) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error) {
@@ -83,6 +93,10 @@ func (f *fsError) function(r *bpf.FSError) string {
 // first time is unlikely to fail at once.
 const fsEvery = 10 * time.Second
 
+// fsAttempts is how often to try to attach a filesystem's hooks, every fsEvery: that may fail for a
+// moment, as while the module is being loaded. One attempt takes tens of milliseconds.
+const fsAttempts = 3
+
 func (f *fsError) poll(context.Context, time.Time, func(*event.Event)) (time.Duration, error) {
 	text, err := os.ReadFile(f.env.fs.Path("/proc/filesystems"))
 	if err != nil {
@@ -91,27 +105,70 @@ func (f *fsError) poll(context.Context, time.Time, func(*event.Event)) (time.Dur
 	return fsEvery, f.attach(parseFilesystems(string(text)))
 }
 
+// attach attaches the hooks of the loaded filesystems. It reports only the failure of the last attempt.
 func (f *fsError) attach(loaded []string) error {
-	now := map[string]bool{}
-	var errs []error
+	err := f.detachUnloaded(loaded)
 	for _, fsType := range loaded {
 		hooks := bpf.FSErrorHooks(fsType)
 		if len(hooks) == 0 {
 			continue
 		}
-		now[fsType] = true
-		if f.tried[fsType] {
+		a := f.attempts[fsType]
+		if a == nil {
+			a = &attachAttempts{module: f.module(fsType), left: fsAttempts}
+			f.attempts[fsType] = a
+		}
+		if a.left == 0 {
 			continue
 		}
+		a.left--
+		a.err = nil
 		for _, h := range hooks {
-			// Attach does nothing for attached hooks.
-			if err := f.hooks.Attach(h); err != nil {
-				errs = append(errs, fmt.Errorf("can't detect errors of %s: %w", fsType, err))
-			}
+			a.err = errors.Join(a.err, f.hooks.Attach(h)) // does nothing for attached hooks
+		}
+		if a.err == nil {
+			a.left = 0
+			continue
+		}
+		a.err = fmt.Errorf("can't detect errors of %s: %w", fsType, a.err)
+		if a.left == 0 {
+			err = errors.Join(err, a.err)
 		}
 	}
-	f.tried = now
-	return errors.Join(errs...)
+	return err
+}
+
+// detachUnloaded detaches the hooks of filesystems whose module was unloaded, also if it was loaded
+// again: a kprobe does not keep its module loaded, and never fires afterwards.
+func (f *fsError) detachUnloaded(loaded []string) (err error) {
+	for fsType, a := range f.attempts {
+		if slices.Contains(loaded, fsType) && f.module(fsType) == a.module {
+			continue
+		}
+		delete(f.attempts, fsType)
+		for _, h := range bpf.FSErrorHooks(fsType) {
+			err = errors.Join(err, f.hooks.Detach(h))
+		}
+	}
+	return err
+}
+
+// module returns a number that differs each time a filesystem's module is loaded: the inode of its
+// directory. It is 0 if there is none.
+func (f *fsError) module(fsType string) uint64 {
+	var st unix.Stat_t
+	_ = unix.Stat(f.env.fs.Path("/sys/module/"+fsType), &st)
+	return st.Ino
+}
+
+// blind returns why errors of a loaded filesystem are not detected.
+func (f *fsError) blind() (err error) {
+	for _, fsType := range slices.Sorted(maps.Keys(f.attempts)) {
+		if a := f.attempts[fsType]; a.left == 0 {
+			err = errors.Join(err, a.err)
+		}
+	}
+	return err
 }
 
 // parseFilesystems returns the types in the text of /proc/filesystems.

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"testing"
 
@@ -118,31 +119,77 @@ func FuzzDecodeFSError(f *testing.F) {
 }
 
 // A filesystem whose module is loaded late gets its hooks attached once, and again after the module
-// was unloaded.
+// was unloaded, even if that was not seen.
 func TestFSErrorAttachesToLateModules(t *testing.T) {
 	f := testFSError(t)
 	hooks := &hookLog{}
 	f.hooks = hooks
+	attach := func(filesystems string) {
+		t.Helper()
+		if err := errors.Join(f.attach(parseFilesystems(filesystems)), f.blind()); err != nil {
+			t.Error(err)
+		}
+	}
 	for _, loaded := range []string{
 		"nodev\tproc\n\tsquashfs\n",
 		"nodev\tproc\n\text4\n", "nodev\tproc\n\text4\n", // loaded
 		"nodev\tproc\n", // removed
-		"nodev\tproc\n\text4\n\txfs\n",
+		"nodev\tproc\n\text4\n",
 	} {
-		if err := f.attach(parseFilesystems(loaded)); err != nil {
-			t.Fatal(err)
-		}
+		attach(loaded)
 	}
-	want := []string{"+ext4_error", "+ext4_shutdown", "+ext4_error", "+ext4_shutdown", "+xfs_force_shutdown"}
+	module := f.env.fs.Path("/sys/module/xfs")
+	if err := os.MkdirAll(module, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	attach("\text4\n\txfs\n")
+	if err := errors.Join(os.Rename(module, module+".old"), os.Mkdir(module, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	attach("\text4\n\txfs\n")
+	want := []string{
+		"+ext4_error", "+ext4_shutdown", "-ext4_error", "-ext4_shutdown", "+ext4_error", "+ext4_shutdown",
+		"+xfs_force_shutdown", "-xfs_force_shutdown", "+xfs_force_shutdown",
+	}
 	if !slices.Equal(hooks.log, want) {
 		t.Errorf("got %v, want %v", hooks.log, want)
 	}
-	hooks.err = errors.New("no such tracepoint")
-	f.tried = map[string]bool{}
-	if err := f.attach([]string{"ext4"}); !errors.Is(err, hooks.err) {
-		t.Errorf("error %v", err)
+}
+
+// A hook may fail to attach for a moment, as while a module is being loaded. If it fails again and
+// again, the source is down.
+func TestFSErrorAttachesAgain(t *testing.T) {
+	f := testFSError(t)
+	failed := errors.New("no such tracepoint")
+	hooks := &hookLog{}
+	f.hooks = hooks
+	for i, c := range []struct {
+		fails, want, blind error
+		loaded             []string
+	}{
+		{failed, nil, nil, []string{"xfs"}},
+		{nil, nil, nil, []string{"xfs"}},
+		{failed, nil, nil, []string{"xfs"}}, // it is attached
+		{failed, nil, nil, []string{"xfs", "ext4"}},
+		{failed, nil, nil, []string{"xfs", "ext4"}},
+		{failed, failed, failed, []string{"xfs", "ext4"}},
+		{failed, nil, failed, []string{"xfs", "ext4"}},
+		{failed, nil, nil, []string{"xfs"}},
+	} {
+		hooks.err = c.fails
+		if err := f.attach(c.loaded); !errors.Is(err, c.want) {
+			t.Errorf("step %d: %v, want %v", i, err, c.want)
+		}
+		if err := f.blind(); !errors.Is(err, c.blind) {
+			t.Errorf("step %d: blind: %v, want %v", i, err, c.blind)
+		}
 	}
-	if err := f.attach([]string{"ext4"}); err != nil {
-		t.Errorf("reported again: %v", err)
+	want := []string{"+xfs_force_shutdown", "+xfs_force_shutdown"}
+	for range fsAttempts {
+		want = append(want, "+ext4_error", "+ext4_shutdown")
+	}
+	want = append(want, "-ext4_error", "-ext4_shutdown")
+	if !slices.Equal(hooks.log, want) {
+		t.Errorf("got %v, want %v", hooks.log, want)
 	}
 }

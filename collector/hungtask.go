@@ -3,6 +3,7 @@ package collector
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,8 @@ const (
 	hungLookAtOnce = 100 * time.Millisecond
 	// hungLookAgain is the pause after a failed walk.
 	hungLookAgain = 30 * time.Second
+	// maxHungFailed is how many walks may fail in a row: a lack of memory may be momentary.
+	maxHungFailed = 2
 	// hungDefaultAfter is the kernel's default timeout, used if khungtaskd is switched off.
 	hungDefaultAfter = 120 * time.Second
 	// maxHungReported bounds the hangs kept until they end, to as many as the BPF side keeps.
@@ -34,7 +37,9 @@ type hungtask struct {
 	env *environment
 	attribution
 	names
-	walk *bpf.TaskWalk // nil if this process can't see all tasks
+	walk   taskWalk // nil if this process can't see all tasks
+	failed int      // walks in a row
+	err    error    // of the latest walk
 
 	// reported are the hangs whose end is not reported yet. They are kept because the BPF program
 	// can't find the cgroups of a task that has exited.
@@ -46,8 +51,15 @@ type hungtask struct {
 	data         event.HungTaskData
 }
 
-// reportedHang is the event of a hang's beginning. If seen is set, an earlier agent has handled it and
-// this one ignores it.
+// taskWalk is what hungtask uses of [bpf.TaskWalk].
+type taskWalk interface {
+	Run(times bpf.HungTimes) error
+	Sweep(exited func(*bpf.HungTaskSleep)) (left bpf.Asleep, err error)
+	Hung() iter.Seq[*bpf.HungTaskSleep]
+}
+
+// reportedHang is the event of a hang's beginning. seen: an earlier agent has handled it, so this one
+// ignores it.
 type reportedHang struct {
 	*event.Event
 	seen bool
@@ -193,19 +205,30 @@ func (h *hungtask) poll(_ context.Context, _ time.Time, emit func(*event.Event))
 		return time.Hour, nil
 	}
 	times := hungTimes(h.env.cfg.HungTaskAfter, h.env.fs)
-	if err := h.walk.Run(times); err != nil {
-		return hungLookAgain, err
+	var left bpf.Asleep
+	if h.err = h.walk.Run(times); h.err == nil {
+		left, h.err = h.walk.Sweep(func(s *bpf.HungTaskSleep) {
+			ev := hostfs.Stamped(event.Event{Source: "bpf/" + bpf.StemHungTask})
+			h.ended(&s.Task, ev, s.BlockedFor(), s.Reported, true)
+			emit(ev)
+		})
 	}
-	left, err := h.walk.Sweep(func(s *bpf.HungTaskSleep) {
-		ev := hostfs.Stamped(event.Event{Source: "bpf/" + bpf.StemHungTask})
-		h.ended(&s.Task, ev, s.BlockedFor(), s.Reported, true)
-		emit(ev)
-	})
-	if err != nil {
-		return hungLookAgain, err
+	if h.err != nil {
+		h.failed++
+		return hungLookAgain, h.err
 	}
+	h.failed = 0
 	h.reportLasting()
 	return nextHungLook(times.Walk, left), nil
+}
+
+// blind returns the error of the walks if several failed in a row. What khungtaskd finds meanwhile is
+// reported, but it finds not all hangs, and not their ends.
+func (h *hungtask) blind() error {
+	if h.failed <= maxHungFailed {
+		return nil
+	}
+	return h.err
 }
 
 // reportLasting reports the hangs that still last to each request.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"iter"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -376,6 +378,64 @@ func TestDecodeHungTaskHint(t *testing.T) {
 				t.Errorf("holder %+v", d.Holder)
 			}
 		})
+	}
+}
+
+// fakeWalk is a walk over tasks that fails with err, or finds the tasks that hang.
+type fakeWalk struct {
+	err  error
+	hung []*bpf.HungTaskSleep
+}
+
+func (w *fakeWalk) Run(bpf.HungTimes) error { return w.err }
+func (w *fakeWalk) Sweep(func(*bpf.HungTaskSleep)) (bpf.Asleep, error) {
+	return bpf.Asleep{Reported: len(w.hung)}, nil
+}
+func (w *fakeWalk) Hung() iter.Seq[*bpf.HungTaskSleep] { return slices.Values(w.hung) }
+
+// While walks fail, nobody would see a hang or its end: the source is down, and what still hangs
+// afterwards is reported again.
+func TestHungTaskWalksThatFail(t *testing.T) {
+	h := makeHungTask(hungEnvironment(t, hungKallsyms, "120"))
+	hang := hungRecord()
+	decodeHung(t, h, bpf.KindHungTask, hang)
+	walk := &fakeWalk{hung: []*bpf.HungTaskSleep{{Task: hang.Task, SinceNS: 1e9, SeenNS: 200e9, Reported: bpf.HungByKhungtaskd}}}
+	h.walk = walk
+	var got []string
+	r := &ringReader{
+		stem: &stem{name: bpf.StemHungTask, loaded: new(bpf.Loaded), decoder: decoder{blind: h.blind, reportLasting: h.asked.add}},
+		emit: func(ev *event.Event) {
+			if ev.SourceUp != nil {
+				got = append(got, fmt.Sprintf("%s up %v %s", ev.SourceUp.Stem, ev.SourceUp.Up, ev.SourceUp.Reason))
+				return
+			}
+			got = append(got, string(ev.Kind))
+		},
+	}
+	for _, c := range []struct {
+		err  error
+		want []string
+	}{
+		{nil, nil},
+		{errors.New("momentary"), nil},
+		{nil, nil},
+		{errors.New("no memory"), nil},
+		{errors.New("no memory"), nil},
+		{errors.New("no memory"), []string{"hungtask up false no memory"}},
+		{errors.New("no memory"), nil},
+		{nil, []string{"hungtask up true "}},
+		{nil, []string{string(event.HungTask)}},
+		{nil, nil},
+	} {
+		walk.err, got = c.err, nil
+		next, err := h.poll(t.Context(), time.Now(), r.emit)
+		r.reportBlind()
+		if !errors.Is(err, c.err) || (next == hungLookAgain) != (c.err != nil) {
+			t.Errorf("poll: %s, %v", next, err)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
 	}
 }
 

@@ -32,8 +32,9 @@ type decoder struct {
 	decode func(h *bpf.Header, raw []byte, ev *event.Event) (ok bool, err error)
 	// poll checks the kernel and returns the time to the next check.
 	poll func(ctx context.Context, now time.Time, emit func(*event.Event)) (next time.Duration, err error)
-	// unhurried: in a storm records may be read later, because decoding them looks up no short-lived
-	// state.
+	// blind returns why the stem does not detect its faults, as of the latest poll; nil: it does.
+	blind func() error
+	// unhurried: in a storm records may be read later, because nothing is looked up that passes.
 	unhurried bool
 	// waits reports whether records stay in the ring for a while.
 	waits func(now time.Time) bool
@@ -128,13 +129,13 @@ func newDecoder(env *environment, l *bpf.Loaded) (decoder, error) {
 		if err != nil {
 			return decoder{}, err
 		}
-		return decoder{decode: h.decode, poll: h.poll, reportLasting: h.asked.add}, nil
+		return decoder{decode: h.decode, poll: h.poll, blind: h.blind, reportLasting: h.asked.add}, nil
 	case bpf.StemDiskIO:
 		d := newDiskIO(env, l)
 		return decoder{decode: d.decode, poll: d.poll, end: d.end}, nil
 	case bpf.StemFSError:
 		f := newFSError(env, l)
-		return decoder{decode: f.decode, poll: f.poll}, nil
+		return decoder{decode: f.decode, poll: f.poll, blind: f.blind}, nil
 	case bpf.StemHWError:
 		h := newHWError(env.kernel)
 		return decoder{decode: h.decode, unhurried: true, poll: h.poll, end: h.end}, nil
@@ -156,7 +157,7 @@ func (s *Sources) runStems(ctx context.Context, emit Emit, settle func()) error 
 		if st.err != nil && s.kernelErr == nil { // else Open has logged it
 			st.log.Error("stem can't detect its faults", "error", st.err)
 		}
-		st.reportSource(emit)
+		st.reportSource(st.err, emit)
 		settle()
 		if st.err != nil {
 			continue
@@ -177,8 +178,8 @@ func (s *Sources) runStems(ctx context.Context, emit Emit, settle func()) error 
 	return g.Wait()
 }
 
-func (s *stem) reportSource(emit Emit) {
-	ev := sourceEvent(s.name, s.err)
+func (s *stem) reportSource(err error, emit Emit) {
+	ev := sourceEvent(s.name, err)
 	ev.SourceUp.Fallback = display.Safe(strings.Join(bpf.Fallbacks(s.loaded.Reports()), "; "), 500)
 	emit(ev)
 }
@@ -220,6 +221,7 @@ type ringReader struct {
 	emit                                   Emit
 	nextLook, nextLoss, nextCanary, latest time.Time
 	gathering                              time.Duration
+	down                                   string // why the stem was reported as blind; empty: it was not
 }
 
 // drain handles the ring's records, and in a storm pauses to let more arrive. It returns the time.
@@ -246,6 +248,7 @@ func (r *ringReader) drain(ctx context.Context) time.Time {
 func (r *ringReader) doDue(ctx context.Context, now time.Time) {
 	if r.decoder.poll != nil && !now.Before(r.nextLook) {
 		every, err := r.decoder.poll(ctx, now, r.emit)
+		r.reportBlind()
 		r.loaded.Settled()
 		if err != nil && ctx.Err() == nil {
 			r.log.Warn("can't read the kernel's state", "error", err)
@@ -264,6 +267,26 @@ func (r *ringReader) doDue(ctx context.Context, now time.Time) {
 	if !now.Before(r.nextCanary) {
 		r.exercise(now)
 		r.nextCanary = now.Add(hostfs.UntilBeat(canaryEvery))
+	}
+}
+
+// reportBlind reports each change of whether the stem detects its faults. When it does again, faults
+// that were reported before are reported again if they still last.
+func (r *ringReader) reportBlind() {
+	if r.decoder.blind == nil {
+		return
+	}
+	why, err := "", r.decoder.blind()
+	if err != nil {
+		why = err.Error()
+	}
+	if why == r.down {
+		return
+	}
+	r.down = why
+	r.reportSource(err, r.emit)
+	if err == nil && r.decoder.reportLasting != nil {
+		r.decoder.reportLasting(r.emit)
 	}
 }
 
@@ -352,7 +375,5 @@ func (s *stem) reportLosses(emit Emit) {
 }
 
 func (s *stem) reportLost(reason string, n uint64, emit Emit) {
-	emit(hostfs.Stamped(event.Event{
-		Kind: event.Lost, Source: "collector", Lost: &event.LostData{Stem: s.name, Count: n, Reason: reason},
-	}))
+	emit(lostEvent(s.name, reason, n))
 }

@@ -27,13 +27,14 @@ type mountSource struct {
 
 	mu       sync.Mutex
 	suspects map[fsKey]suspect
+	dropped  uint64                  // errors and faults for which there was no room, not reported yet
 	gone     map[fsKey]time.Duration // when, since boot, an unmount was detected, kept for lateFor
 	wake     chan struct{}           // has a token while suspects or asked have new entries
 	asked    requests
 
 	// Used by Run's goroutine only.
 	last        []hostfs.Mount      // the table that the next one is compared with
-	held        map[fsKey]time.Time // since when changes are held back, see [mountSource.holdBack]
+	held        map[fsKey]time.Time // since when changes are held back, see [mountSource.holdBack]; zero: for want of room
 	reported    map[fsKey]*refusing
 	unasked     map[fsKey]*bounded.Calls // filesystems of the first table that have not answered ask
 	reads       map[fsKey]*bounded.Calls // see mountedAt
@@ -75,9 +76,9 @@ func newMountSource(env *environment) *mountSource {
 
 // suspect is a filesystem that had an error.
 type suspect struct {
-	since time.Time    // when the first error was reported here
-	last  event.Moment // time of the latest error, by the kernel's clock
-	ends  bool         // one of them ends writing, whatever the errors= policy is
+	since time.Time     // when the first error was reported here
+	last  time.Duration // since boot, of the latest error
+	ends  bool          // one of them ends writing, whatever the errors= policy is
 }
 
 // late reports whether the kernel had enough time to show that the filesystem refuses writes.
@@ -95,15 +96,14 @@ func (m *mountSource) Notify(dev uint32, at event.Moment, ends bool) {
 	}
 	if s, ok := m.suspects[key]; ok {
 		s.ends = s.ends || ends
-		if at.Boot > s.last.Boot { // records of several CPUs may come in another order
-			s.last = at
-		}
+		s.last = max(s.last, at.Boot) // records of several CPUs may come in another order
 		m.suspects[key] = s
 		return
 	} else if len(m.suspects) >= maxSuspects {
+		m.dropped++
 		return
 	}
-	m.suspects[key] = suspect{since: time.Now(), last: at, ends: ends}
+	m.suspects[key] = suspect{since: time.Now(), last: at.Boot, ends: ends}
 	m.lookSoon()
 }
 
@@ -198,7 +198,13 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 	mounts := table.Mounts()
 	ready, held, again := m.holdBack(diff(m.last, mounts), now)
 	for _, c := range ready {
-		m.apply(c, emit)
+		if m.apply(c, emit) {
+			continue
+		}
+		if since, ok := m.held[c.key]; !ok || !since.IsZero() {
+			m.drop()
+		}
+		held[c.key] = time.Time{} // the next look tries again
 	}
 	first := m.last == nil
 	m.last, m.held = keep(m.last, mounts, held), held
@@ -215,11 +221,28 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 		m.question(suspects, now, emit)
 	}
 	m.repeat(emit)
+	m.reportDropped(emit)
 	return sooner(again, soon)
 }
 
-// renewed detects filesystems with an invisible fault that were unmounted and mounted again between
-// two checks, for example for a repair. The mount table looks the same before and after.
+func (m *mountSource) drop() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dropped++
+}
+
+func (m *mountSource) reportDropped(emit Emit) {
+	m.mu.Lock()
+	n := m.dropped
+	m.dropped = 0
+	m.mu.Unlock()
+	if n > 0 {
+		emit(lostEvent(event.MountReadOnly.Stem(), "too-many", n))
+	}
+}
+
+// renewed detects filesystems with an invisible fault that were unmounted and mounted again, as for
+// a repair, between two checks: both tables are the same then.
 func (m *mountSource) renewed(now time.Time, emit Emit) {
 	for key, r := range m.reported {
 		remounted, ago := false, time.Duration(0)
@@ -276,13 +299,17 @@ func (m *mountSource) repeat(emit Emit) {
 	}
 }
 
-func (m *mountSource) apply(c change, emit Emit) {
+// apply reports a change. It returns false if there is no room for another filesystem that refuses
+// writes.
+func (m *mountSource) apply(c change, emit Emit) bool {
 	if c.reason == reasonUnmounted {
 		m.acquit(c.key, hostfs.BootTime())
 	}
 	known := m.reported[c.key]
 	switch {
-	case c.faulty && known == nil && len(m.reported) < maxRefusing:
+	case c.faulty && known == nil && len(m.reported) >= maxRefusing:
+		return false
+	case c.faulty && known == nil:
 		known = &refusing{reported: time.Now(), device: m.env.mountedDevice(&c.mount), data: event.MountData{
 			FSType: display.Safe(c.mount.FSType, 64),
 			Path:   display.Safe(c.mount.Path, 1024),
@@ -300,6 +327,7 @@ func (m *mountSource) apply(c change, emit Emit) {
 		delete(m.reported, c.key)
 		m.report(event.MountWritable, known, c.reason, emit)
 	}
+	return true
 }
 
 // acquit drops the errors, up to a time since boot, of a filesystem that is no longer mounted. The
@@ -307,7 +335,7 @@ func (m *mountSource) apply(c change, emit Emit) {
 func (m *mountSource) acquit(key fsKey, before time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.suspects[key].last.Boot <= before {
+	if m.suspects[key].last <= before {
 		delete(m.suspects, key)
 	}
 	now := hostfs.BootTime()
@@ -371,25 +399,30 @@ func (m *mountSource) question(suspects map[fsKey]suspect, now time.Time, emit E
 			reason = reasonShutdown
 		case s.late(now) && fs.visible() == "" && fs.writable() != nil && (s.ends || m.remountsReadOnly(fs[0])):
 			// ext4 from d3476f3dad4a (v6.12, backports to 6.1) until v6.15 does not show it.
-			if m.mountedSince(key, fs[0], s.last.Wall) {
+			if m.mountedSince(key, fs[0], s.last) {
 				continue // the error belongs to the previous mount
 			}
 			reason = reasonErrorPolicy
 		default:
 			continue
 		}
-		m.apply(change{key: key, mount: *fs[0], faulty: true, reason: reason}, emit)
+		if !m.apply(change{key: key, mount: *fs[0], faulty: true, reason: reason}, emit) {
+			m.drop()
+		}
 	}
 }
 
-// mountedSince reports whether a filesystem was mounted after a time, in a later second. It returns
-// false for a mount time in the future, made while the clock was ahead.
-func (m *mountSource) mountedSince(key fsKey, mount *hostfs.Mount, at time.Time) bool {
+// mountedSince reports whether a filesystem was mounted after a time since boot, in a later second. It
+// returns false for a mount time in the future, made while the clock was ahead.
+func (m *mountSource) mountedSince(key fsKey, mount *hostfs.Mount, at time.Duration) bool {
 	if !hostfs.IsExt4(mount.FSType) {
 		return false
 	}
 	mounted, err := m.mountedAt(key, m.env.devices.Device(key.major, key.minor).Name)
-	return err == nil && mounted.Unix() > at.Unix() && !mounted.After(time.Now())
+	now := time.Now()
+	// The event's own wall clock time may be of before the clock was set.
+	then := now.Add(at - hostfs.BootTime())
+	return err == nil && mounted.Unix() > then.Unix() && !mounted.After(now)
 }
 
 // mountedAt returns when the ext4 on a device, given by its kernel name, was last mounted for

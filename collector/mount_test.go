@@ -31,12 +31,18 @@ func shutDown(m *hostfs.Mount)    { m.Shutdown = true }
 func of(fsType string) func(*hostfs.Mount) { return func(m *hostfs.Mount) { m.FSType = fsType } }
 func anonymous(m *hostfs.Mount)            { m.Major, m.Minor = 0, 45 }
 func source(s string) func(*hostfs.Mount)  { return func(m *hostfs.Mount) { m.Source = s } }
+func rootAt(dir string) func(*hostfs.Mount) {
+	return func(m *hostfs.Mount) { m.Root = dir }
+}
 
 func TestDiffMounts(t *testing.T) {
 	type table = []hostfs.Mount
 	volume := ext4Mount("/data")
 	pod := ext4Mount("/pod")
 	reader := ext4Mount("/reader", mountRO) // a pod that mounts it read-only
+	subvolume := func(path, root string, set ...func(*hostfs.Mount)) hostfs.Mount {
+		return ext4Mount(path, append(set, of("btrfs"), anonymous, rootAt(root))...)
+	}
 	tests := []struct {
 		name     string
 		old, now table
@@ -65,6 +71,12 @@ func TestDiffMounts(t *testing.T) {
 		{"read-only by nature", nil, table{ext4Mount("/cd", of("iso9660"), superRO), ext4Mount("/snap", of("squashfs"), superRO)}, ""},
 		{"without a disk", table{ext4Mount("/", of("overlay"), anonymous)}, table{ext4Mount("/", of("overlay"), anonymous, superRO)}, ""},
 		{"btrfs", table{ext4Mount("/", of("btrfs"), anonymous)}, table{ext4Mount("/", of("btrfs"), anonymous, superRO)}, "/ superblock-ro"},
+		{"btrfs beside a read-only root", table{subvolume("/", "/@", mountRO), subvolume("/var", "/@var")},
+			table{subvolume("/", "/@", mountRO, superRO), subvolume("/var", "/@var", superRO)}, "/ superblock-ro"},
+		{"btrfs beside a read-only root, at the start", nil,
+			table{subvolume("/", "/@", mountRO, superRO), subvolume("/var", "/@var", superRO)}, "/ superblock-ro"},
+		{"btrfs, administrator's, at the start", nil,
+			table{subvolume("/", "/@", mountRO, superRO), subvolume("/pod", "/@/vol", superRO)}, ""},
 		{"number used again", table{volume}, table{ext4Mount("/snap", of("squashfs"), source("/dev/loop0"), superRO)}, "/data -unmounted"},
 		{"two filesystems", table{volume, ext4Mount("/b", func(m *hostfs.Mount) { m.Minor = 3 })},
 			table{ext4Mount("/data", emergencyRO)}, "/data emergency-ro, /b -unmounted"},
@@ -140,6 +152,10 @@ func (n *mountNode) ext4Error(at time.Time) {
 func (n *mountNode) emit(ev *event.Event) {
 	if ev.Kind == event.Source {
 		n.got = append(n.got, fmt.Sprintf("%s up %v", ev.SourceUp.Stem, ev.SourceUp.Up))
+		return
+	}
+	if ev.Lost != nil {
+		n.got = append(n.got, fmt.Sprintf("%s lost %d: %s", ev.Lost.Stem, ev.Lost.Count, ev.Lost.Reason))
 		return
 	}
 	if ev.Device == nil || ev.Mount == nil || ev.CPU != event.NoCPU || ev.Time.IsZero() {
@@ -379,6 +395,7 @@ func TestMountSuspectShows(t *testing.T) {
 	})
 }
 
+// What exceeds a bound is counted, and a fault that the table shows is reported once there is room.
 func TestMountSuspectsAreBounded(t *testing.T) {
 	n := newMountNode(t)
 	for minor := range uint32(10 * maxSuspects) {
@@ -387,14 +404,27 @@ func TestMountSuspectsAreBounded(t *testing.T) {
 	if len(n.source.suspects) != maxSuspects {
 		t.Errorf("%d suspects", len(n.source.suspects))
 	}
+	n.mounts()
+	n.look()
+	n.expect(fmt.Sprintf("mount lost %d: too-many", 9*maxSuspects))
+
 	var lines []string
 	for minor := range 2 * maxRefusing {
 		lines = append(lines, fmt.Sprintf("%d 1 9:%d / /m%d rw - ext4 /dev/md%d rw,emergency_ro", minor+30, minor, minor, minor))
 	}
 	n.mounts(lines...)
 	n.look()
-	if len(n.got) != maxRefusing {
-		t.Errorf("%d events", len(n.got))
+	n.look()
+	if len(n.got) != maxRefusing+1 || n.got[maxRefusing] != fmt.Sprintf("mount lost %d: too-many", maxRefusing) {
+		t.Errorf("%d events, the last one %q", len(n.got), n.got[max(len(n.got)-1, 0):])
+	}
+	n.mounts(lines[maxRefusing:]...)
+	n.look()
+	n.got = nil
+	n.look()
+	n.look()
+	if len(n.got) != maxRefusing || !strings.HasPrefix(n.got[0], "mount.readonly ") {
+		t.Errorf("%d events: %q", len(n.got), n.got[:min(len(n.got), 2)])
 	}
 }
 

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
@@ -80,7 +81,7 @@ func (m mounted) refusal(was mounted) string {
 	if was == nil {
 		// Its earlier state is unknown. Filesystems of other types are read-only by nature, and a
 		// deliberate read-only mount of one of these types also sets the mount read-only.
-		if mayTurnReadOnly(m[0].FSType) && !m[0].MountReadOnly {
+		if mayTurnReadOnly(m[0].FSType) && m.writableApart() {
 			return reason
 		}
 		return ""
@@ -105,6 +106,16 @@ func (m mounted) writable() *hostfs.Mount {
 		return nil
 	}
 	return m[i]
+}
+
+// writableApart reports whether the first mount, or one of another part of the filesystem, is not
+// read-only, such as a subvolume mounted on /var. Writable parts of a read-only first mount prove
+// nothing: an administrator's remount leaves bind mounts as they are.
+func (m mounted) writableApart() bool {
+	under := strings.TrimSuffix(m[0].Root, "/") + "/"
+	return !m[0].MountReadOnly || slices.ContainsFunc(m, func(mount *hostfs.Mount) bool {
+		return !mount.MountReadOnly && !strings.HasPrefix(mount.Root+"/", under)
+	})
 }
 
 // visible returns how the table shows that the filesystem refuses writes, or "" if it does not.

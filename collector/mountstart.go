@@ -56,8 +56,8 @@ func (m *mountSource) ask(emit Emit) {
 			continue
 		}
 		delete(m.unasked, key)
-		if reason != "" {
-			m.apply(change{key: key, mount: *fs[0], faulty: true, reason: reason}, emit)
+		if reason != "" && !m.apply(change{key: key, mount: *fs[0], faulty: true, reason: reason}, emit) {
+			m.drop()
 		}
 	}
 }

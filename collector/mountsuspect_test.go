@@ -80,6 +80,7 @@ func TestMountLateErrorOfTheMountBefore(t *testing.T) {
 				n.look()
 				at := moment()
 				time.Sleep(5 * time.Second)
+				at.Boot -= 5*time.Second + 2*suspectFor // what the bubble sleeps in all
 				n.source.Notify(8<<20, at, false)
 				time.Sleep(2 * suspectFor)
 				n.look()
@@ -210,6 +211,21 @@ func TestMountErrorAfterTheClockWasSetBack(t *testing.T) {
 			n.look()
 		}
 		n.source.Notify(8<<20, event.Moment{Wall: time.Now().Add(-time.Hour), Boot: hostfs.BootTime()}, true)
+		time.Sleep(2 * suspectFor)
+		n.look()
+		n.expect("mount.readonly ext4 sda at /data: error-policy")
+	})
+}
+
+// The clock is set forward, and then the filesystem is mounted: an event of up to 10 s later may still
+// have the time before.
+func TestMountErrorAfterTheClockWasSetForward(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newMountNode(t)
+		n.mounts(healthyExt4 + ",errors=remount-ro")
+		n.write("/dev/sda", superblock(time.Now()))
+		n.look()
+		n.source.Notify(8<<20, event.Moment{Wall: time.Now().Add(-time.Hour), Boot: hostfs.BootTime()}, false)
 		time.Sleep(2 * suspectFor)
 		n.look()
 		n.expect("mount.readonly ext4 sda at /data: error-policy")

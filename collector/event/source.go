@@ -14,7 +14,7 @@ const (
 type LostData struct {
 	Stem   string `json:"stem"`
 	Count  uint64 `json:"count"`  // 0: unknown, and possibly none
-	Reason string `json:"reason"` // ring-full, recursion, malformed, foreign-wire; of a log, see logs.Reason, or rate-limit
+	Reason string `json:"reason"` // ring-full, recursion, malformed, foreign-wire, too-many; of a log, see logs.Reason, or rate-limit
 }
 
 func (d *LostData) facts(_ *Event, f *Facts) {

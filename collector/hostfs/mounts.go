@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -115,7 +117,7 @@ type MountTable struct {
 	byDevice map[uint64][]event.Mount
 }
 
-// MountTable reads the mount table of the node's init or, if that can't be read, of this process.
+// MountTable reads the mount table of the node's init or, if /proc has no init, of this process.
 func (f FS) MountTable() (*MountTable, error) {
 	file, err := f.openMountinfo()
 	if err != nil {
@@ -143,12 +145,14 @@ func mountsIn(p string) ([]Mount, error) {
 	return ParseMounts(file)
 }
 
+// openMountinfo falls back only if there is no init: where it can't be read, this process may be in
+// another mount namespace, whose table lacks mounts of the node.
 func (f FS) openMountinfo() (*os.File, error) {
 	file, err := openUnpolled(f.Path("/proc/1/mountinfo"))
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return openUnpolled(f.Path("/proc/self/mountinfo"))
 	}
-	return file, nil
+	return file, err
 }
 
 // openUnpolled opens a file without adding it to the Go runtime's epoll, as os.Open does with any

@@ -2,6 +2,7 @@ package hostfs
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -93,6 +94,24 @@ func TestParseMountsTooLarge(t *testing.T) {
 	}
 	if got, err := ParseMounts(strings.NewReader(strings.Repeat(short, maxMounts))); err != nil || len(got) != maxMounts {
 		t.Errorf("as many mounts as allowed: %d, error %v", len(got), err)
+	}
+}
+
+// This process's own table stands in only if /proc has no init.
+func TestMountTableOfInit(t *testing.T) {
+	f := New(t.TempDir())
+	if err := errors.Join(os.MkdirAll(f.Path("/proc/self"), 0o755), os.Mkdir(f.Path("/proc/1"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	write(t, f, "/proc/self/mountinfo", "1 0 8:1 / /own rw - ext4 /dev/sda1 rw\n")
+	if table, err := f.MountTable(); err != nil || len(table.Mounts()) != 1 {
+		t.Errorf("without init: %d mounts, %v", len(table.Mounts()), err)
+	}
+	if err := os.Symlink("mountinfo", f.Path("/proc/1/mountinfo")); err != nil { // a loop
+		t.Fatal(err)
+	}
+	if table, err := f.MountTable(); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("init's table can't be opened: %d mounts, %v", len(table.Mounts()), err)
 	}
 }
 
