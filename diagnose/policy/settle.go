@@ -164,8 +164,7 @@ func forgetGone(p *v1alpha1.RemediationPolicy, c *Cluster) {
 	if len(p.Status.Repairs)+len(p.Status.Cooldowns) < maxEntries {
 		return
 	}
-	known := c.names()
-	forgetEnded(p, func(node string, _ *metav1.Time) bool { return !known[node] })
+	forgetEnded(p, func(node string, _ *metav1.Time) bool { return c.Node(node) == nil })
 }
 
 func forgetEnded(p *v1alpha1.RemediationPolicy, gone func(node string, end *metav1.Time) bool) int {

@@ -236,16 +236,16 @@ func (r *reconciler) cordoned(ctx context.Context, c *policy.Cluster) (*policy.C
 		return nil, fmt.Errorf("cordoned nodes: %w", err)
 	}
 	names := sets.New[string]()
-	out := &policy.Cluster{Nodes: slices.Clone(c.Nodes)}
+	nodes := slices.Clone(c.Nodes)
 	for i := range now.Items {
 		n := &now.Items[i]
 		names.Insert(n.Name)
 		if c.Node(n.Name) == nil {
-			out.Nodes = append(out.Nodes, policy.NodeOf(n))
+			nodes = append(nodes, policy.NodeOf(n))
 		}
 	}
-	for i := range out.Nodes {
-		out.Nodes[i].Cordoned = names.Has(out.Nodes[i].Name)
+	for i := range nodes {
+		nodes[i].Cordoned = names.Has(nodes[i].Name)
 	}
-	return out, nil
+	return policy.NewCluster(nodes), nil
 }
