@@ -1,6 +1,7 @@
 package repair
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -156,14 +157,8 @@ func (r *reconciler) gentle(ctx context.Context, name string, given map[string]s
 		return false
 	}
 	values := map[string]string{}
-	for i := range b.Parameters {
-		p := &b.Parameters[i]
-		for _, value := range []string{fixed[p.Name], given[p.Name], p.Default} {
-			if value != "" {
-				values[p.Name] = value
-				break
-			}
-		}
+	for _, p := range b.Parameters {
+		values[p.Name] = cmp.Or(fixed[p.Name], given[p.Name], p.Default)
 	}
 	return gentle(name, values)
 }
