@@ -122,8 +122,7 @@ func (r *diagnoses) nodeExists(ctx context.Context, name string) (bool, error) {
 func (r *diagnoses) write(ctx context.Context, d *v1alpha1.Diagnosis, s *step) error {
 	next := d.DeepCopy()
 	apply(next, s, time.Now())
-	err := writeStatus(ctx, r.client, d, next)
-	return err
+	return writeStatus(ctx, r.client, d, next)
 }
 
 // end ends a Diagnosis. A non-nil err means that the decision failed; end only returns it.
