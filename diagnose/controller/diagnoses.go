@@ -246,8 +246,7 @@ func apply(d *v1alpha1.Diagnosis, s *step, now time.Time) {
 	st := &d.Status
 	switch {
 	case s.phase != "":
-		at := metav1.NewMicroTime(now)
-		st.Phase, st.CompletionTime, st.ObservedGeneration = s.phase, &at, d.Generation
+		st.Phase, st.CompletionTime, st.ObservedGeneration = s.phase, new(metav1.NewMicroTime(now)), d.Generation
 		if st.Subject == "" {
 			st.Subject = d.Spec.NodeName
 			if p := d.Pod(); p.Name != "" {
@@ -257,9 +256,7 @@ func apply(d *v1alpha1.Diagnosis, s *step, now time.Time) {
 		}
 		complete(d, metav1.ConditionTrue, s.reason, s.message, now)
 	case s.waits():
-		if st.Phase == "" {
-			st.Phase = v1alpha1.PhasePending
-		}
+		st.Phase = cmp.Or(st.Phase, v1alpha1.PhasePending)
 		if waitsFor(d) != s.reason {
 			apimeta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionComplete) // so that the transition time is when this wait began
 		}

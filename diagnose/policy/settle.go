@@ -128,8 +128,7 @@ func give(p *v1alpha1.RemediationPolicy, node string, diagnosis types.UID, s Set
 		return true
 	}
 	// The API keeps whole seconds. Round up, so that no cooldown is cut short.
-	end := metav1.NewTime(now.Add(time.Second - 1).Truncate(time.Second))
-	r.EndTime, r.Before = &end, nil
+	r.EndTime, r.Before = new(metav1.NewTime(now.Add(time.Second-1).Truncate(time.Second))), nil
 	return true
 }
 

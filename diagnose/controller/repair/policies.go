@@ -81,8 +81,7 @@ func (r *reconciler) report(ctx context.Context, p *v1alpha1.RemediationPolicy) 
 		c.Message, c.ObservedGeneration, c.LastTransitionTime = display.Bounded(c.Message, v1alpha1.MaxMessageBytes), p.Generation, metav1.NewTime(now)
 		meta.SetStatusCondition(&after.Status.Conditions, c)
 	}
-	use := read.Use(v.cluster)
-	after.Status.Budget = &use
+	after.Status.Budget = new(read.Use(v.cluster))
 	if equality.Semantic.DeepEqual(&p.Status, &after.Status) {
 		return 0, nil
 	}

@@ -71,8 +71,7 @@ func (r *reconciler) facts(ctx context.Context, slot *v1alpha1.Repair, known *v1
 		}
 		return f
 	default:
-		node := policy.NodeOf(n)
-		f.Node = &node
+		f.Node = new(policy.NodeOf(n))
 	}
 	d := known
 	if d == nil || d.UID != slot.Diagnosis {
