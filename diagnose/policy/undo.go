@@ -205,12 +205,7 @@ func UndoEach(n *corev1.Node, which func(Act) bool) (undone []Act, changed bool,
 	if err != nil {
 		return nil, false, err
 	}
-	var rest []Act
-	for _, a := range m.acts {
-		if !which(a) {
-			rest = append(rest, a)
-		}
-	}
+	rest := slices.DeleteFunc(slices.Clone(m.acts), which)
 	for _, a := range m.acts {
 		if !which(a) || slices.ContainsFunc(rest, a.same) || slices.ContainsFunc(undone, a.same) {
 			continue
