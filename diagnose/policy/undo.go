@@ -192,15 +192,10 @@ func (a Act) keep(n *corev1.Node, acts []Act) (Act, error) {
 	return a, nil
 }
 
-// Undo reverts what only this diagnosis has done to a node, if it is still in force. It returns
-// what it has reverted, and whether the node has changed, which includes the removal of stale
-// marks.
-func Undo(n *corev1.Node, diagnosis types.UID) (undone []Act, changed bool, err error) {
-	return UndoEach(n, func(a Act) bool { return a.Diagnosis == diagnosis })
-}
-
-// UndoEach does the same for the acts that which selects, of any diagnosis.
-func UndoEach(n *corev1.Node, which func(Act) bool) (undone []Act, changed bool, err error) {
+// Undo reverts the acts that which selects, except those that another act repeats, if they are still
+// in force. It returns what it has reverted, and whether the node has changed, which includes the
+// removal of stale marks.
+func Undo(n *corev1.Node, which func(Act) bool) (undone []Act, changed bool, err error) {
 	m, err := readMarks(n)
 	if err != nil {
 		return nil, false, err
@@ -230,9 +225,9 @@ func UndoEach(n *corev1.Node, which func(Act) bool) (undone []Act, changed bool,
 
 // Acts returns the acts of Kernosis that are still in force on a node. The mark of an act that
 // somebody has reverted must not stay: if another made the same change again, it would be mistaken
-// for ours. stale says that there are such marks; [Undo] with an empty diagnosis removes them, and
-// must be called on each change of a node that has any. Acts of a kind that this version does not
-// know are not returned, and are always preserved.
+// for ours. stale says that there are such marks; [Undo] of no act removes them, and must be
+// called on each change of a node that has any. Acts of a kind that this version does not know are
+// not returned, and are always preserved.
 func Acts(n *corev1.Node) (acts []Act, stale bool, err error) {
 	m, err := readMarks(n)
 	if err != nil {

@@ -124,7 +124,7 @@ func (r *reconciler) reconcileNode(ctx context.Context, request reconcile.Reques
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	before := n.DeepCopy()
-	if _, changed, err := policy.Undo(n, ""); err != nil || !changed {
+	if _, changed, err := policy.Undo(n, func(policy.Act) bool { return false }); err != nil || !changed {
 		return reconcile.Result{}, err
 	}
 	err = r.client.Patch(ctx, n, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(lease.Controller))
