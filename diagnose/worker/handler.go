@@ -49,11 +49,7 @@ func (h handler) Gone(k Key) {
 
 // byName returns the newest entry of a name, or nil. The lock is held.
 func (w *Worker) byName(name types.NamespacedName) *entry {
-	id, ok := w.names[name]
-	if !ok {
-		return nil
-	}
-	return w.entries[id]
+	return w.entries[w.names[name]]
 }
 
 // upsert takes in a Diagnosis from the store. The lock is held.
