@@ -9,6 +9,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/convert"
+	"github.com/kernosis/kernosis/diagnose/manifest"
 )
 
 func newConvert() *cobra.Command {
@@ -34,11 +35,11 @@ Exit code: 0 converted; 1 with --strict, something would be lost (nothing is wri
 			if err != nil {
 				return err
 			}
-			c, err := convert.New()
+			reader, err := manifest.NewReader()
 			if err != nil {
 				return output.Failed(err)
 			}
-			r, err := c.Convert(files...)
+			r, err := convert.Convert(reader, files...)
 			if err != nil {
 				return err
 			}

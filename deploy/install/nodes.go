@@ -189,7 +189,7 @@ func (u *uninstall) takeBack(ctx context.Context, t *task) error {
 			return client.IgnoreNotFound(err)
 		}
 		before := n.DeepCopy()
-		did, changed, err := policy.UndoEach(n, func(policy.Act) bool { return true })
+		did, changed, err := policy.Undo(n, func(policy.Act) bool { return true })
 		if err != nil {
 			return &permanentError{err} // only a person can fix it
 		}

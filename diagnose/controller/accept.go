@@ -78,8 +78,7 @@ func (n *names) reconcileSet(ctx context.Context, wanted reconcile.Request) (rec
 	next.TypeMeta = typeOf(v1alpha1.KindOperationSet)
 	next.Status = setStatus(c, next)
 	next.TypeMeta = set.TypeMeta
-	err = writeStatus(ctx, n.client, set, next)
-	return settled(ctx, reconcile.Result{}, err)
+	return settled(ctx, reconcile.Result{}, writeStatus(ctx, n.client, set, next))
 }
 
 // operationHandler enqueues the sets that name a changed Operation.
@@ -168,8 +167,7 @@ func (n *names) reconcileTrigger(ctx context.Context, wanted reconcile.Request) 
 	}
 	next := object.DeepCopy()
 	accept(&next.Status.Conditions, next.Generation, reason == v1alpha1.ReasonAccepted, reason, message)
-	err = writeStatus(ctx, n.client, object, next)
-	return settled(ctx, reconcile.Result{}, err)
+	return settled(ctx, reconcile.Result{}, writeStatus(ctx, n.client, object, next))
 }
 
 // checkTrigger returns the condition Accepted. A Trigger is accepted if the Diagnoses it creates can run.

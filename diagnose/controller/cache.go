@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -121,23 +120,20 @@ const diagnosisPage = 200
 // Kubernetes 1.34): in one response, tens of thousands take gigabytes.
 func NewInformer(from toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, by toolscache.Indexers) toolscache.SharedIndexInformer {
 	if _, ok := kind.(*v1alpha1.Diagnosis); ok {
-		from = &pages{from}
+		whole := toolscache.ToListerWatcherWithContext(from)
+		from = &toolscache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return listPages(ctx, whole, o)
+			},
+			WatchFuncWithContext: whole.WatchWithContext,
+		}
 	}
 	return toolscache.NewSharedIndexInformer(from, kind, resync, by)
 }
 
-// pages lists Diagnoses a page at a time, each trimmed before the next is read.
-type pages struct{ toolscache.ListerWatcher }
-
-// List implements [toolscache.ListerWatcher].
-func (p *pages) List(o metav1.ListOptions) (runtime.Object, error) {
-	return p.ListWithContext(context.Background(), o)
-}
-
-// ListWithContext implements [toolscache.ListerWithContext]. It ignores the requested version and
-// returns the newest: only that can be paged.
-func (p *pages) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	from := toolscache.ToListerWatcherWithContext(p.ListerWatcher)
+// listPages lists Diagnoses a page at a time, each trimmed before the next is read. It ignores the
+// requested version and returns the newest: only that can be paged.
+func listPages(ctx context.Context, from toolscache.ListerWithContext, o metav1.ListOptions) (runtime.Object, error) {
 	o.ResourceVersion, o.ResourceVersionMatch, o.Limit, o.Continue = "", "", diagnosisPage, ""
 	all := &internalversion.List{}
 	for {
@@ -158,9 +154,4 @@ func (p *pages) ListWithContext(ctx context.Context, o metav1.ListOptions) (runt
 			return all, nil
 		}
 	}
-}
-
-// WatchWithContext implements [toolscache.WatcherWithContext].
-func (p *pages) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	return toolscache.ToListerWatcherWithContext(p.ListerWatcher).WatchWithContext(ctx, o)
 }

@@ -122,8 +122,7 @@ func (r *diagnoses) nodeExists(ctx context.Context, name string) (bool, error) {
 func (r *diagnoses) write(ctx context.Context, d *v1alpha1.Diagnosis, s *step) error {
 	next := d.DeepCopy()
 	apply(next, s, time.Now())
-	err := writeStatus(ctx, r.client, d, next)
-	return err
+	return writeStatus(ctx, r.client, d, next)
 }
 
 // end ends a Diagnosis. A non-nil err means that the decision failed; end only returns it.
@@ -248,8 +247,7 @@ func apply(d *v1alpha1.Diagnosis, s *step, now time.Time) {
 	st := &d.Status
 	switch {
 	case s.phase != "":
-		at := metav1.NewMicroTime(now)
-		st.Phase, st.CompletionTime, st.ObservedGeneration = s.phase, &at, d.Generation
+		st.Phase, st.CompletionTime, st.ObservedGeneration = s.phase, new(metav1.NewMicroTime(now)), d.Generation
 		if st.Subject == "" {
 			st.Subject = d.Spec.NodeName
 			if p := d.Pod(); p.Name != "" {
@@ -259,9 +257,7 @@ func apply(d *v1alpha1.Diagnosis, s *step, now time.Time) {
 		}
 		complete(d, metav1.ConditionTrue, s.reason, s.message, now)
 	case s.waits():
-		if st.Phase == "" {
-			st.Phase = v1alpha1.PhasePending
-		}
+		st.Phase = cmp.Or(st.Phase, v1alpha1.PhasePending)
 		if waitsFor(d) != s.reason {
 			apimeta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionComplete) // so that the transition time is when this wait began
 		}

@@ -60,12 +60,10 @@ func (r *diagnoses) fanOut(ctx context.Context, d *v1alpha1.Diagnosis) (reconcil
 	next := d.DeepCopy()
 	next.Status.Targets.Succeeded, next.Status.Targets.Failed = int32(t.succeeded), int32(t.ended-t.succeeded)
 	if t.running > 0 || missing > 0 && t.ended < int(d.Status.Targets.Created) {
-		err := writeStatus(ctx, r.client, d, next)
-		return reconcile.Result{RequeueAfter: countAgain}, err
+		return reconcile.Result{RequeueAfter: countAgain}, writeStatus(ctx, r.client, d, next)
 	}
 	apply(next, t.end(d), time.Now())
-	err := writeStatus(ctx, r.client, d, next)
-	return reconcile.Result{}, err
+	return reconcile.Result{}, writeStatus(ctx, r.client, d, next)
 }
 
 // makeTargets creates the Diagnoses of a targetSelector.
@@ -106,8 +104,7 @@ func (r *diagnoses) makeTargets(ctx context.Context, d *v1alpha1.Diagnosis) (rec
 		s = &step{phase: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonNoTargetSucceeded, message: s.message}
 	}
 	apply(next, s, time.Now())
-	err = writeStatus(ctx, r.client, d, next)
-	return reconcile.Result{RequeueAfter: countEvery}, err
+	return reconcile.Result{RequeueAfter: countEvery}, writeStatus(ctx, r.client, d, next)
 }
 
 // begin sets the status to Running.
@@ -117,8 +114,7 @@ func (r *diagnoses) begin(ctx context.Context, d *v1alpha1.Diagnosis) (*v1alpha1
 	}
 	next, now := d.DeepCopy(), metav1.NowMicro()
 	next.Status.Phase, next.Status.StartTime, next.Status.ObservedGeneration = v1alpha1.PhaseRunning, &now, d.Generation
-	err := writeStatus(ctx, r.client, d, next)
-	return next, err
+	return next, writeStatus(ctx, r.client, d, next)
 }
 
 // setRefusal returns why the OperationSet would make the Diagnoses of all targets fail, if it

@@ -114,10 +114,8 @@ func (r *diagnoses) childCounts(ctx context.Context) (map[string]int, error) {
 // rankOnNode returns, by UID, how many Diagnoses of the same node ended later than each one. This rank
 // keeps a node with a recurring fault from evicting the history of other nodes.
 func rankOnNode(list []v1alpha1.Diagnosis) map[types.UID]int {
-	byEnd := sortByEnd(list)
-	slices.Reverse(byEnd)
 	newer, out := map[string]int{}, make(map[types.UID]int, len(list))
-	for _, d := range byEnd {
+	for _, d := range slices.Backward(sortByEnd(list)) {
 		out[d.UID] = newer[d.Spec.NodeName]
 		newer[d.Spec.NodeName]++
 	}

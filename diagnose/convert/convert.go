@@ -59,27 +59,15 @@ func (r *Result) Lost() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Lost })
 }
 
-// Converter converts manifests. It may be used by several goroutines at once.
-type Converter struct{ reader *manifest.Reader }
-
-// New returns a Converter.
-func New() (*Converter, error) {
-	reader, err := manifest.NewReader()
-	if err != nil {
-		return nil, err
-	}
-	return &Converter{reader: reader}, nil
-}
-
-// Convert converts files. If KubeDiag would not accept a file, for example because of an unknown
+// Convert converts files; the reader checks the output. If KubeDiag would not accept a file, for example because of an unknown
 // key, it returns a [document.Errors] with all mistakes, and no result.
-func (c *Converter) Convert(files ...document.File) (*Result, error) {
+func Convert(reader *manifest.Reader, files ...document.File) (*Result, error) {
 	r := &Result{}
 	var mistakes document.Errors
 	for _, f := range files {
 		documents, errs := document.Parse(f)
 		for _, d := range documents {
-			j := &job{doc: d, reader: c.reader}
+			j := &job{doc: d, reader: reader}
 			text := j.run()
 			if text == nil { // notes about a lost object are useless
 				j.findings = slices.DeleteFunc(j.findings, func(f Finding) bool { return !f.Lost })

@@ -57,11 +57,11 @@ func TestConvert(t *testing.T) {
 // convertText returns the output, and the findings, one per line.
 func convertText(t *testing.T, text []byte) (out, reported string) {
 	t.Helper()
-	c, err := convert.New()
+	reader, err := manifest.NewReader()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := c.Convert(document.File{Name: "in.yaml", Data: text})
+	r, err := convert.Convert(reader, document.File{Name: "in.yaml", Data: text})
 	var errs document.Errors
 	switch {
 	case errors.As(err, &errs):
@@ -115,12 +115,8 @@ func FuzzConvert(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	c, err := convert.New()
-	if err != nil {
-		f.Fatal(err)
-	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := c.Convert(document.File{Name: "in.yaml", Data: data})
+		r, err := convert.Convert(reader, document.File{Name: "in.yaml", Data: data})
 		if err != nil {
 			if !errors.As(err, new(document.Errors)) || err.Error() == "" {
 				t.Fatal(err)

@@ -39,18 +39,13 @@ func NewReader() (*Reader, error) {
 	return &Reader{kinds: kinds}, nil
 }
 
-// Load reads files and folders with a new Reader; see [Reader.Load].
+// Load reads files and folders; "-" is stdin. It returns a [document.Errors] with all mistakes, or
+// why a file can't be read.
 func Load(paths []string, stdin io.Reader) (*Set, error) {
 	r, err := NewReader()
 	if err != nil {
 		return nil, err
 	}
-	return r.Load(paths, stdin)
-}
-
-// Load reads files and folders; "-" is stdin. It returns a [document.Errors] with all mistakes, or
-// why a file can't be read.
-func (r *Reader) Load(paths []string, stdin io.Reader) (*Set, error) {
 	files, err := document.ReadFiles(paths, stdin)
 	if err != nil {
 		return nil, err

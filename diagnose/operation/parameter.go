@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -65,9 +66,7 @@ func (b *Builtin) Fill(sources ...map[string]string) (Values, error) {
 		p := &b.Parameters[i]
 		text := ""
 		for _, s := range sources {
-			if text = s[p.Name]; text != "" {
-				break
-			}
+			text = cmp.Or(text, s[p.Name])
 		}
 		switch {
 		case text != "":

@@ -15,7 +15,7 @@ func BenchmarkDecide(b *testing.B) {
 		b.Run(fmt.Sprintf("%d nodes", n), func(b *testing.B) {
 			p := enforce(1)
 			underRepair(p, "n01")
-			c, policies, w := policy.NewCluster(nodes(n).Nodes), []*policy.Policy{policy.New(p)}, want("n50")
+			c, policies, w := nodes(n), []*policy.Policy{policy.New(p)}, want("n50")
 			b.ReportAllocs()
 			for b.Loop() {
 				if d := policy.Decide(policies, c, w, noon); d.Verb != v1alpha1.RemediationWait {

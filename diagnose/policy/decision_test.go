@@ -130,7 +130,7 @@ func TestDecide(t *testing.T) {
 				s.c.Nodes[i].Ready = false
 			}
 		}, "Run Allowed: policy default: Enforce"},
-		"oneNodeIsNoStorm": {func(s *situation) { s.c.Nodes = s.c.Nodes[:3]; s.c.Nodes[2].Ready = false }, "Run Allowed: policy default: Enforce"},
+		"oneNodeIsNoStorm": {func(s *situation) { s.c = policy.NewCluster(s.c.Nodes[:3]); s.c.Nodes[2].Ready = false }, "Run Allowed: policy default: Enforce"},
 		"windowClosed": {func(s *situation) {
 			s.p.Spec.MaintenanceWindows = []v1alpha1.MaintenanceWindow{{Schedule: "0 22 * * *", Duration: *duration(6 * time.Hour), TimeZone: "Europe/Berlin"}, {Schedule: "0 2 * * 0", Duration: *duration(time.Hour)}}
 			s.again = time.Date(2026, 11, 21, 21, 0, 0, 0, time.UTC)

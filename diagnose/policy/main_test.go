@@ -22,11 +22,11 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // nodes returns nodes in service: n1, n2, …
 func nodes(n int) *policy.Cluster {
-	c := &policy.Cluster{}
-	for i := range n {
-		c.Nodes = append(c.Nodes, policy.Node{Name: name(i + 1), Ready: true, Labels: map[string]string{"pool": "a"}})
+	all := make([]policy.Node, n)
+	for i := range all {
+		all[i] = policy.Node{Name: name(i + 1), Ready: true, Labels: map[string]string{"pool": "a"}}
 	}
-	return c
+	return policy.NewCluster(all)
 }
 
 func name(i int) string { return fmt.Sprintf("n%02d", i) }

@@ -44,14 +44,14 @@ func controlPlaneKey(key string) bool {
 	}
 }
 
-// Cluster is all current nodes.
+// Cluster is all current nodes. Create one with [NewCluster].
 type Cluster struct {
 	Nodes []Node
 
-	index map[string]int // by name; nil unless made by NewCluster
+	index map[string]int // by name
 }
 
-// NewCluster returns a cluster for many decisions. The nodes must no longer change.
+// NewCluster returns a cluster. The nodes must no longer change.
 func NewCluster(nodes []Node) *Cluster {
 	c := &Cluster{Nodes: nodes, index: make(map[string]int, len(nodes))}
 	for i := range nodes {
@@ -60,27 +60,10 @@ func NewCluster(nodes []Node) *Cluster {
 	return c
 }
 
-// names returns the names of all nodes.
-func (c *Cluster) names() map[string]bool {
-	names := make(map[string]bool, len(c.Nodes))
-	for i := range c.Nodes {
-		names[c.Nodes[i].Name] = true
-	}
-	return names
-}
-
 // Node returns the node of a name, or nil if there is none.
 func (c *Cluster) Node(name string) *Node {
-	if c.index != nil {
-		if i, ok := c.index[name]; ok {
-			return &c.Nodes[i]
-		}
-		return nil
-	}
-	for i := range c.Nodes {
-		if c.Nodes[i].Name == name {
-			return &c.Nodes[i]
-		}
+	if i, ok := c.index[name]; ok {
+		return &c.Nodes[i]
 	}
 	return nil
 }

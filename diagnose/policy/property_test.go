@@ -57,21 +57,21 @@ func TestNothingRunsThatARuleForbids(t *testing.T) {
 		}
 		d := policy.Decide(policies, c, w, noon)
 		verbs[d.Verb]++
-		// In a cluster that is reused for many decisions each decision is the same, whatever was
-		// asked before.
-		kept := policy.NewCluster(c.Nodes)
-		for _, p := range policies {
-			p.Use(kept)
-		}
+		// A cluster and policies that are reused for many decisions make the same decisions as new ones,
+		// whatever was asked before.
 		for i := range c.Nodes {
 			of := *w
 			of.Node = c.Nodes[i].Name
-			if have, want := policy.Decide(policies, kept, &of, noon), policy.Decide(policies, c, &of, noon); have != want {
+			anew := make([]*policy.Policy, len(objs))
+			for k, p := range objs {
+				anew[k] = policy.New(p)
+			}
+			if have, want := policy.Decide(policies, c, &of, noon), policy.Decide(anew, c, &of, noon); have != want {
 				t.Fatalf("%s: %+v, and counted anew %+v", of.Node, have, want)
 			}
 		}
 		for _, p := range policies {
-			if d.Verb == v1alpha1.RemediationRun && p.Selects(&c.Nodes[0]) && p.Exhausts(kept, w.Node) {
+			if d.Verb == v1alpha1.RemediationRun && p.Selects(&c.Nodes[0]) && p.Exhausts(c, w.Node) {
 				t.Fatalf("%+v, and the budget is exhausted", d)
 			}
 		}

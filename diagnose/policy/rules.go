@@ -99,13 +99,11 @@ func (p *Policy) Use(c *Cluster) v1alpha1.BudgetUse {
 		return known.use
 	}
 	u := p.use(c)
-	if c.index != nil {
-		p.known.Store(&knownUse{of: c, use: u})
-	}
+	p.known.Store(&knownUse{of: c, use: u})
 	return u
 }
 
-// knownUse is a policy's cached use in a cluster that does not change.
+// knownUse is a policy's cached use in a cluster.
 type knownUse struct {
 	of  *Cluster
 	use v1alpha1.BudgetUse
@@ -178,9 +176,9 @@ func (p *Policy) full(c *Cluster, now time.Time) Decision {
 	if len(p.entries) < maxEntries {
 		return Decision{}
 	}
-	known, n := c.names(), 0
+	n := 0
 	for node, r := range p.entries {
-		if r.EndTime == nil || known[node] && now.Before(r.EndTime.Add(cooldown(&p.spec))) {
+		if r.EndTime == nil || c.Node(node) != nil && now.Before(r.EndTime.Add(cooldown(&p.spec))) {
 			n++
 		}
 	}

@@ -128,8 +128,7 @@ func give(p *v1alpha1.RemediationPolicy, node string, diagnosis types.UID, s Set
 		return true
 	}
 	// The API keeps whole seconds. Round up, so that no cooldown is cut short.
-	end := metav1.NewTime(now.Add(time.Second - 1).Truncate(time.Second))
-	r.EndTime, r.Before = &end, nil
+	r.EndTime, r.Before = new(metav1.NewTime(now.Add(time.Second-1).Truncate(time.Second))), nil
 	return true
 }
 
@@ -164,8 +163,7 @@ func forgetGone(p *v1alpha1.RemediationPolicy, c *Cluster) {
 	if len(p.Status.Repairs)+len(p.Status.Cooldowns) < maxEntries {
 		return
 	}
-	known := c.names()
-	forgetEnded(p, func(node string, _ *metav1.Time) bool { return !known[node] })
+	forgetEnded(p, func(node string, _ *metav1.Time) bool { return c.Node(node) == nil })
 }
 
 func forgetEnded(p *v1alpha1.RemediationPolicy, gone func(node string, end *metav1.Time) bool) int {

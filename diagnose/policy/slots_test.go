@@ -301,10 +301,11 @@ func TestFullListOfRepairs(t *testing.T) {
 	p.Spec.CooldownPerNode = duration(720 * time.Hour)
 	create(t, c, p)
 	long := func(i int) string { return fmt.Sprintf("%s-%04d", strings.Repeat("n", 248), i) }
-	cluster := nodes(20) // plus as many as there are entries
+	all := nodes(20).Nodes // plus as many as there are entries
 	for i := range 4096 {
-		cluster.Nodes = append(cluster.Nodes, policy.Node{Name: long(i), Ready: true, Labels: map[string]string{"pool": "a"}})
+		all = append(all, policy.Node{Name: long(i), Ready: true, Labels: map[string]string{"pool": "a"}})
 	}
+	cluster := policy.NewCluster(all)
 	for i := range 512 {
 		ended(p, long(i), strings.Repeat("o", 253), time.Duration(i+1)*time.Minute)
 		p.Status.Repairs[i].Diagnosis = types.UID(fmt.Sprintf("%036d", i))
@@ -356,8 +357,9 @@ func TestFullListOfRepairs(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A node is gone: its cooldown makes room.
-	cluster.Nodes = cluster.Nodes[:len(cluster.Nodes)-1]
-	cluster.Nodes[len(cluster.Nodes)-1].Name = "other" // another one is gone too
+	all = all[:len(all)-1]
+	all[len(all)-1].Name = "other" // another one is gone too
+	cluster = policy.NewCluster(all)
 	ask("n02", v1alpha1.RemediationRun)
 	if p = get(); len(p.Status.Repairs) != 512 || len(p.Status.Cooldowns) > 3584 {
 		t.Errorf("%d repairs, %d cooldowns", len(p.Status.Repairs), len(p.Status.Cooldowns))

@@ -193,25 +193,15 @@ func (a Act) keep(n *corev1.Node, acts []Act) (Act, error) {
 	return a, nil
 }
 
-// Undo reverts the acts on a node that only this diagnosis owns and that are still in force. It
-// returns the reverted acts, and whether the node has changed, which includes the removal of stale
-// marks.
-func Undo(n *corev1.Node, diagnosis types.UID) (undone []Act, changed bool, err error) {
-	return UndoEach(n, func(a Act) bool { return a.Diagnosis == diagnosis })
-}
-
-// UndoEach does the same for the acts that which selects, of any diagnosis.
-func UndoEach(n *corev1.Node, which func(Act) bool) (undone []Act, changed bool, err error) {
+// Undo reverts the acts that which selects, except those that another act repeats, if they are still
+// in force. It returns what it has reverted, and whether the node has changed, which includes the
+// removal of stale marks.
+func Undo(n *corev1.Node, which func(Act) bool) (undone []Act, changed bool, err error) {
 	m, err := readMarks(n)
 	if err != nil {
 		return nil, false, err
 	}
-	var rest []Act
-	for _, a := range m.acts {
-		if !which(a) {
-			rest = append(rest, a)
-		}
-	}
+	rest := slices.DeleteFunc(slices.Clone(m.acts), which)
 	for _, a := range m.acts {
 		if !which(a) || slices.ContainsFunc(rest, a.same) || slices.ContainsFunc(undone, a.same) {
 			continue
@@ -235,10 +225,10 @@ func UndoEach(n *corev1.Node, which func(Act) bool) (undone []Act, changed bool,
 }
 
 // Acts returns the acts of Kernosis that are still in force on a node. The mark of an act that
-// somebody has reverted must be removed: otherwise the same change by somebody else would be
-// mistaken for ours. stale says that there are such marks. [Undo] with an empty diagnosis removes
-// them; call it on each change of a node that has such marks. Acts of a kind that this version does
-// not know are not returned, and are always preserved.
+// somebody has reverted must not stay: if another made the same change again, it would be mistaken
+// for ours. stale says that there are such marks; [Undo] of no act removes them, and must be
+// called on each change of a node that has any. Acts of a kind that this version does not know are
+// not returned, and are always preserved.
 func Acts(n *corev1.Node) (acts []Act, stale bool, err error) {
 	m, err := readMarks(n)
 	if err != nil {

@@ -28,9 +28,13 @@ func do(t *testing.T, n *corev1.Node, a policy.Act, want bool) {
 	}
 }
 
+func ofDiagnosis(uid types.UID) func(policy.Act) bool {
+	return func(a policy.Act) bool { return a.Diagnosis == uid }
+}
+
 func undo(t *testing.T, n *corev1.Node, by types.UID, want string) {
 	t.Helper()
-	undone, _, err := policy.Undo(n, by)
+	undone, _, err := policy.Undo(n, ofDiagnosis(by))
 	if err != nil || fmt.Sprint(undone) != want {
 		t.Fatalf("undone %v, want %s; %v", undone, want, err)
 	}
@@ -72,7 +76,7 @@ func TestUndoLeavesWhatOthersDid(t *testing.T) {
 	n = &corev1.Node{}
 	do(t, n, policy.Act{Diagnosis: "d1"}, true)
 	n.Spec.Unschedulable = false // a person uncordons
-	if _, changed, err := policy.Undo(n, ""); err != nil || !changed || n.Annotations[policy.AnnotationActs] != "" {
+	if _, changed, err := policy.Undo(n, ofDiagnosis("")); err != nil || !changed || n.Annotations[policy.AnnotationActs] != "" {
 		t.Errorf("the mark stays: %v %v", n.Annotations, err)
 	}
 	n.Spec.Unschedulable = true // and cordons again
@@ -102,7 +106,7 @@ func TestUnreadableActs(t *testing.T) {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{policy.AnnotationActs: text}}}
 		n.Spec.Unschedulable = true
 		before := n.DeepCopy()
-		if undone, _, err := policy.Undo(n, "d1"); err == nil || len(undone) > 0 || !strings.Contains(err.Error(), "n1") {
+		if undone, _, err := policy.Undo(n, ofDiagnosis("d1")); err == nil || len(undone) > 0 || !strings.Contains(err.Error(), "n1") {
 			t.Errorf("%q: %v %v", text, undone, err)
 		}
 		if _, err := policy.Do(n, policy.Act{Diagnosis: "d1", Taint: taint("a", "b")}); err == nil {
@@ -145,7 +149,7 @@ func TestActsOfANewerVersion(t *testing.T) {
 	}
 	n.Spec.Unschedulable = true // by a person: an unknown act is no cordon of ours
 	undo(t, n, "d1", "[]")
-	if _, _, err := policy.UndoEach(n, func(policy.Act) bool { return true }); err != nil || !n.Spec.Unschedulable {
+	if _, _, err := policy.Undo(n, func(policy.Act) bool { return true }); err != nil || !n.Spec.Unschedulable {
 		t.Errorf("a person's cordon is gone, %v", err)
 	}
 	left(other)
@@ -183,7 +187,7 @@ func TestUndoAgainstAModel(t *testing.T) {
 				persons[i] = false
 				clear(ours[i])
 				set(n, acts[i], false)
-				if _, _, err := policy.Undo(n, ""); err != nil {
+				if _, _, err := policy.Undo(n, ofDiagnosis("")); err != nil {
 					t.Fatal(err)
 				}
 			case 2:
@@ -194,7 +198,7 @@ func TestUndoAgainstAModel(t *testing.T) {
 					ours[i][by] = true
 				}
 			case 3:
-				if _, _, err := policy.Undo(n, by); err != nil {
+				if _, _, err := policy.Undo(n, ofDiagnosis(by)); err != nil {
 					t.Fatal(err)
 				}
 				for i := range ours {
@@ -258,14 +262,14 @@ func TestUndoOfValuesAgainstAModel(t *testing.T) {
 					s.ours[by], s.value = true, value
 				}
 			case 3:
-				if _, _, err := policy.Undo(n, by); err != nil {
+				if _, _, err := policy.Undo(n, ofDiagnosis(by)); err != nil {
 					t.Fatal(err)
 				}
 				for _, s := range states {
 					delete(s.ours, by)
 				}
 			}
-			if _, _, err := policy.Undo(n, ""); err != nil { // clears stale marks after each change
+			if _, _, err := policy.Undo(n, ofDiagnosis("")); err != nil { // clears stale marks after each change
 				t.Fatal(err)
 			}
 			marks := 0
@@ -388,7 +392,7 @@ func FuzzActs(f *testing.F) {
 			t.Fatal(err)
 		}
 		for _, by := range []types.UID{"d1", "d3"} {
-			if _, _, err := policy.Undo(n, by); err != nil {
+			if _, _, err := policy.Undo(n, ofDiagnosis(by)); err != nil {
 				t.Fatal(err)
 			}
 			acts, stale, err := policy.Acts(n)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -20,10 +21,7 @@ type window struct {
 }
 
 func newWindow(w *v1alpha1.MaintenanceWindow) (*window, error) {
-	name := w.TimeZone
-	if name == "" {
-		name = "UTC"
-	}
+	name := cmp.Or(w.TimeZone, "UTC")
 	if name == "Local" { // the controller's own zone, which nobody intends
 		return nil, errors.New(`timeZone: "Local" is not in the IANA database; want a zone such as Europe/Berlin`)
 	}

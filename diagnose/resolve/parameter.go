@@ -21,14 +21,6 @@ type input struct {
 	all     bool     // a web server: it takes anything and may return anything
 }
 
-// takes returns the names of the parameters that a Diagnosis can set.
-func (i *input) takes() []string {
-	if i.builtin == nil {
-		return i.keys
-	}
-	return slices.DeleteFunc(parameterNames(i.builtin), func(name string) bool { return i.fixed[name] != "" })
-}
-
 // gives reports whether the operation may return a result with this name.
 func (i *input) gives(name string) bool {
 	switch {
@@ -98,7 +90,9 @@ func (p *Plan) Depends(id int, name string) bool {
 func (p *Plan) Parameters() []string {
 	var names []string
 	for id := range p.inputs {
-		names = append(names, p.inputs[id].takes()...)
+		for _, parameter := range p.inputs[id].declared() {
+			names = append(names, parameter.Name)
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -117,5 +111,7 @@ func (p *Plan) Declares(id int, name string) bool {
 // Takes reports whether any operation of the graph takes a parameter with this name from a
 // Diagnosis.
 func (p *Plan) Takes(name string) bool {
-	return slices.ContainsFunc(p.inputs, func(i input) bool { return i.all || slices.Contains(i.takes(), name) })
+	return slices.ContainsFunc(p.inputs, func(i input) bool {
+		return i.all || slices.ContainsFunc(i.declared(), func(have operation.Parameter) bool { return have.Name == name })
+	})
 }

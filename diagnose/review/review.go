@@ -57,9 +57,7 @@ type Known struct {
 
 // Manifests returns the findings about manifests, in the order of files and lines.
 func Manifests(m *manifest.Set, k Known) []Finding {
-	if k.Shipped == nil {
-		k.Shipped = &manifest.Set{}
-	}
+	k.Shipped = cmp.Or(k.Shipped, &manifest.Set{})
 	r := &review{m: m, k: k, reported: map[string]bool{}, plans: map[string]*resolve.Plan{}}
 	r.config = resolve.Of(slices.Concat(m.Operations, k.Shipped.Operations), k.Builtins)
 	r.config.Operation = r.operation

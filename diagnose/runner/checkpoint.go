@@ -93,6 +93,9 @@ type plan struct {
 	Intended   []int              `json:"intended,omitempty"`
 }
 
+// repairs reports whether a node of the plan changes something.
+func (p *plan) repairs(id int) bool { return p.Effects[id] == operation.Remediate }
+
 // begun is an operation that has started and has no outcome yet.
 type begun struct {
 	ID     int       `json:"id"`

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -80,9 +81,7 @@ func New(c Config) (*Runner, error) {
 	if c.Dir == "" {
 		return nil, errors.New("runner: no folder for checkpoints")
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Gate == nil {
 		c.Gate = observer{}
 	}

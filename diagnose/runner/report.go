@@ -60,8 +60,7 @@ func (e *execution) report() *Report {
 	if rep.Phase == v1alpha1.PhaseSucceeded {
 		for _, id := range res.Path {
 			if rec := e.record(id); rec != nil && rec.Verdict != nil {
-				v := *rec.Verdict
-				rep.Verdict = &v
+				rep.Verdict = new(*rec.Verdict)
 			}
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/graph"
-	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
 // maxStatus is the share of [v1alpha1.MaxStatusBytes] for a run. The rest is for conditions,
@@ -185,6 +184,3 @@ func path(ids []int) v1alpha1.Path {
 	}
 	return out
 }
-
-// repairs reports whether a node of the plan changes something.
-func (p *plan) repairs(id int) bool { return p.Effects[id] == operation.Remediate }

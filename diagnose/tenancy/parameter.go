@@ -1,6 +1,7 @@
 package tenancy
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -75,10 +76,7 @@ func confined(b *operation.Builtin, values operation.Values, given map[string]st
 		p := &b.Parameters[i]
 		value := values[p.Name]
 		if !free(p.Name) {
-			value = given[p.Name]
-			if value == "" {
-				value = p.Default
-			}
+			value = cmp.Or(given[p.Name], p.Default)
 		}
 		if value != "" {
 			out[p.Name] = value

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -197,20 +198,12 @@ func (m *Matcher) template(errs *Errors) {
 
 // parameters checks that there is room for all parameters, so that none is dropped later.
 func (m *Matcher) parameters(errs *Errors) {
-	names := make(map[string]bool, maxParameters)
-	for _, n := range CommonParameters(m.source) {
-		names[n] = true
-	}
+	names := sets.New(CommonParameters(m.source)...)
 	if m.alert != nil {
-		for _, n := range m.alert.inject {
-			names[n] = true
-		}
+		names.Insert(m.alert.inject...)
 	}
 	fromSource := len(names)
-	for n := range m.spec.Parameters {
-		names[n] = true
-	}
-	if len(names) > maxParameters {
+	if len(names.Union(sets.KeySet(m.spec.Parameters))) > maxParameters {
 		errs.wrong("spec.parameters", v1alpha1.ReasonInvalidParameter, "%d names, and up to %d more from the source: want at most %d", len(m.spec.Parameters), fromSource, maxParameters)
 	}
 	for _, n := range slices.Sorted(maps.Keys(m.spec.Parameters)) {

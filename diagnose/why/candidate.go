@@ -110,9 +110,7 @@ func (c *candidate) advise(b *builder, pages ...string) {
 		if lines := b.in.Advice(page); page != "" && len(lines) > 0 {
 			c.do = b.texts(lines)
 			c.do[0] += "; docs/problems/" + page
-			if c.Doc == "" {
-				c.Doc = "problems/" + page
-			}
+			c.Doc = cmp.Or(c.Doc, "problems/"+page)
 			return
 		}
 	}
@@ -232,9 +230,7 @@ func (c *candidate) takes(p *candidate) {
 	c.Muted = cmp.Or(c.Muted, p.Muted)
 	c.container = cmp.Or(c.container, p.container)
 	c.pod = cmp.Or(c.pod, p.pod)
-	if c.problem == nil {
-		c.problem = p.problem
-	}
+	c.problem = cmp.Or(c.problem, p.problem)
 }
 
 func appendNew(list []string, more ...string) []string {

@@ -77,8 +77,7 @@ func (e *entry) digest(id int, operation string) (v1alpha1.Digest, *runner.Decis
 	dependences := e.plan.Graph.Node(id).Dependences
 	for _, dependence := range dependences {
 		if r := e.latest.Status.Result(dependence); r == nil || r.State == v1alpha1.ResultRunning {
-			wait := undecided() // the API server does not have the results yet
-			return "", &wait
+			return "", new(undecided()) // the API server does not have the results yet
 		}
 	}
 	spec := e.specs[operation]

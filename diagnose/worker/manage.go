@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -62,14 +63,9 @@ func (w *Worker) all() []*entry {
 
 // sorted does the same with the lock held.
 func (w *Worker) sorted() []*entry {
-	out := make([]*entry, 0, len(w.entries))
-	for _, e := range w.entries {
-		out = append(out, e)
-	}
-	slices.SortFunc(out, func(a, b *entry) int {
+	return slices.SortedFunc(maps.Values(w.entries), func(a, b *entry) int {
 		return cmp.Or(w.rank(a)-w.rank(b), a.Taken.Compare(b.Taken), cmp.Compare(a.ID, b.ID))
 	})
-	return out
 }
 
 // rank returns 0 for the node's own entries, 1 for those of tenants.

@@ -64,8 +64,7 @@ func (w *Worker) observe(p *problem.Problem, at time.Time) {
 	// The end of a problem starts nothing, so it waits only behind others.
 	o := observation{Problem: p, At: at, Stale: !w.restored && time.Since(at) > staleAfter, since: time.Now()}
 	if len(w.waiting) > 0 || p.State == problem.Firing && !w.ready(&o) {
-		kept := *p // the reporter may strip it later
-		o.Problem = &kept
+		o.Problem = new(*p) // the reporter may strip it later
 		w.waiting = append(w.waiting, o)
 		wake(w.moved)
 		return

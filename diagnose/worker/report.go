@@ -241,3 +241,30 @@ func (w *Worker) answers() {
 	}
 	w.away, w.awayUntil = 0, time.Time{}
 }
+
+// reportEnded calls Ended for Diagnoses that have ended, once the ledger has their end.
+func (w *Worker) reportEnded() {
+	for _, e := range w.all() {
+		w.mu.Lock()
+		if e.Shown || e.End == nil || e.Gone || e.active || e.unsaved && !time.Now().Before(e.saveAt) {
+			w.mu.Unlock()
+			continue
+		}
+		e.Shown, e.unsaved = true, true
+		now := w.snapshot(e)
+		out := &Ended{ID: e.ID, Diagnosis: e.Diagnosis, Reason: e.End.Reason, Message: e.End.Message, Status: &v1alpha1.DiagnosisStatus{}}
+		if e.Problem != nil {
+			out.After = max(0, e.End.At.Sub(e.Taken))
+		}
+		w.stats.Ended[e.End.Phase]++
+		w.mu.Unlock()
+		if out.After > 0 {
+			w.latency.Observe(out.After.Seconds())
+		}
+		now.apply(out.Status)
+		for i := range now.artifacts {
+			out.Files = append(out.Files, now.artifacts[i].Path(Artifacts(w.c.Dir), e.ID))
+		}
+		w.c.Ended(out)
+	}
+}

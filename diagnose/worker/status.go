@@ -48,8 +48,7 @@ type snapshot struct {
 func (w *Worker) snapshot(e *entry) *snapshot {
 	s := &snapshot{diagnosis: e.Diagnosis, report: e.report, node: w.c.Node, hold: w.hold(), version: e.version}
 	if e.End != nil {
-		ended := *e.End
-		s.end = &ended
+		s.end = new(*e.End)
 	}
 	if e.Problem != nil {
 		s.problem = *e.Problem
@@ -137,8 +136,7 @@ func (n *snapshot) applyProblem(s *v1alpha1.DiagnosisStatus) {
 func (n *snapshot) checkpoint(s *v1alpha1.DiagnosisStatus, now time.Time) {
 	c := &v1alpha1.Checkpoint{Holder: n.hold.holder, Time: metav1.NewMicroTime(now)}
 	if n.report != nil && n.report.Running > 0 {
-		id := int32(n.report.Running) //nolint:gosec // a node of a graph of 256
-		c.Running = &id
+		c.Running = new(int32(n.report.Running)) //nolint:gosec // a node of a graph of 256
 	}
 	if old := s.Checkpoint; old != nil && old.Intent != nil && !n.outcomeKnown(int(old.Intent.ID)) {
 		c.Intent = old.Intent
@@ -168,8 +166,7 @@ func (n *snapshot) condition(s *v1alpha1.DiagnosisStatus, now time.Time) {
 	case n.end != nil:
 		s.Phase = n.end.Phase
 		if s.CompletionTime == nil {
-			at := metav1.NewMicroTime(n.end.At)
-			s.CompletionTime = &at
+			s.CompletionTime = new(metav1.NewMicroTime(n.end.At))
 		}
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, n.end.Reason, n.end.Message
 	case n.report == nil && s.Phase != v1alpha1.PhaseRunning:

@@ -6,17 +6,17 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/diagnose/operation/node"
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
-// OwnPods selects the pods of agents and controllers that the Helm chart creates.
-const OwnPods = "app.kubernetes.io/name=kernosis"
+// ownPods selects the pods of agents and controllers that the Helm chart creates.
+const ownPods = "app.kubernetes.io/name=kernosis"
 
 // longestLook is the longest pause before ending pods are checked again, in multiples of the first.
 const longestLook = 6
@@ -39,7 +39,7 @@ func NewActions(api kubernetes.Interface, c Config) (*Actions, error) {
 		return nil, err
 	}
 	a := &Actions{config: c, api: api}
-	for _, text := range []string{OwnPods, c.Pods} {
+	for _, text := range []string{ownPods, c.Pods} {
 		if text == "" {
 			continue // it would select all
 		}
@@ -152,8 +152,8 @@ func gentle(builtin string, values map[string]string) bool {
 	case "cordon", "uncordon", "untaint":
 		return true
 	case "taint":
-		e := values["effect"]
-		return e == node.TaintNoSchedule || e == node.TaintPreferNoSchedule
+		e := corev1.TaintEffect(values["effect"])
+		return e == corev1.TaintEffectNoSchedule || e == corev1.TaintEffectPreferNoSchedule
 	default:
 		return false
 	}

@@ -151,7 +151,7 @@ func (a *Actions) takeBack(ctx context.Context, c *Call, which func(policy.Act) 
 	var undone []policy.Act
 	others := false
 	n, err := a.change(ctx, c, func(n *corev1.Node, _ bool) (bool, error) {
-		did, changed, err := policy.UndoEach(n, mine)
+		did, changed, err := policy.Undo(n, mine)
 		if err != nil {
 			return false, refuse("%s", err)
 		}

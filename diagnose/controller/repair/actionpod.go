@@ -139,8 +139,7 @@ func (a *Actions) later(c *Call, waits string, values map[string]string) Progres
 func (a *Actions) end(ctx context.Context, c *Call, p *corev1.Pod) (gone bool, blocked string, err error) {
 	options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID))}
 	if grace := c.Values.Duration("gracePeriod"); grace > 0 {
-		seconds := int64((grace + time.Second - 1) / time.Second)
-		options.GracePeriodSeconds = &seconds
+		options.GracePeriodSeconds = new(int64((grace + time.Second - 1) / time.Second))
 	}
 	if c.Builtin == "delete-pod" {
 		err = a.api.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, options)

@@ -42,7 +42,7 @@ const (
 // Config configures the controller. Namespace is required.
 type Config struct {
 	Namespace string // of the system; Diagnoses in other namespaces repair nothing
-	Pods      string // label selector of the agents' pods, besides [OwnPods]
+	Pods      string // label selector of the agents' pods, besides those of the Helm chart
 	// DryRun only reports what the controller would change on Nodes and pods. Repairs that agents
 	// make are not affected.
 	DryRun bool

@@ -126,8 +126,8 @@ func TestThePageHasAllMetrics(t *testing.T) {
 		"kernosis_remediation_paused` | gauge | `policy` `reason`",
 	}
 	name := regexp.MustCompile(`fqName: "(\w+)"`)
-	for _, g := range policyGauges() {
-		rows = append(rows, name.FindStringSubmatch(g.String())[1]+"` | gauge | `policy`")
+	for _, m := range policyMetrics(&v1alpha1.RemediationPolicy{}, v1alpha1.BudgetUse{}, "") {
+		rows = append(rows, name.FindStringSubmatch(m.Desc().String())[1]+"` | gauge | `policy`")
 	}
 	for _, row := range rows {
 		if !strings.Contains(text, "| `"+row+" |") {

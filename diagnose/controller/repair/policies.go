@@ -81,8 +81,7 @@ func (r *reconciler) report(ctx context.Context, p *v1alpha1.RemediationPolicy) 
 		c.Message, c.ObservedGeneration, c.LastTransitionTime = display.Bounded(c.Message, v1alpha1.MaxMessageBytes), p.Generation, metav1.NewTime(now)
 		meta.SetStatusCondition(&after.Status.Conditions, c)
 	}
-	use := read.Use(v.cluster)
-	after.Status.Budget = &use
+	after.Status.Budget = new(read.Use(v.cluster))
 	if equality.Semantic.DeepEqual(&p.Status, &after.Status) {
 		return 0, nil
 	}
@@ -125,7 +124,7 @@ func (r *reconciler) reconcileNode(ctx context.Context, request reconcile.Reques
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	before := n.DeepCopy()
-	if _, changed, err := policy.Undo(n, ""); err != nil || !changed {
+	if _, changed, err := policy.Undo(n, func(policy.Act) bool { return false }); err != nil || !changed {
 		return reconcile.Result{}, err
 	}
 	err = r.client.Patch(ctx, n, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(lease.Controller))
@@ -236,16 +235,16 @@ func (r *reconciler) cordoned(ctx context.Context, c *policy.Cluster) (*policy.C
 		return nil, fmt.Errorf("cordoned nodes: %w", err)
 	}
 	names := sets.New[string]()
-	out := &policy.Cluster{Nodes: slices.Clone(c.Nodes)}
+	nodes := slices.Clone(c.Nodes)
 	for i := range now.Items {
 		n := &now.Items[i]
 		names.Insert(n.Name)
 		if c.Node(n.Name) == nil {
-			out.Nodes = append(out.Nodes, policy.NodeOf(n))
+			nodes = append(nodes, policy.NodeOf(n))
 		}
 	}
-	for i := range out.Nodes {
-		out.Nodes[i].Cordoned = names.Has(out.Nodes[i].Name)
+	for i := range nodes {
+		nodes[i].Cordoned = names.Has(nodes[i].Name)
 	}
-	return out, nil
+	return policy.NewCluster(nodes), nil
 }

@@ -78,29 +78,10 @@ func newCounts() *counts {
 	}
 }
 
-// policyGauges returns the gauges of a policy, in the order of the values in [reconciler.Collect].
-func policyGauges() []*prometheus.Desc {
-	gauge := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, []string{"policy"}, nil)
-	}
-	return []*prometheus.Desc{
-		gauge("kernosis_remediation_slots", "Nodes that count against a policy's budget because of a repair."),
-		gauge("kernosis_remediation_budget_used", "Nodes that count against a policy's budget: under repair, or out of service for another reason."),
-		gauge("kernosis_remediation_budget_limit", "How many nodes of a policy may be under repair or out of service at the same time."),
-		gauge("kernosis_remediation_nodes", "Nodes that a policy repairs."),
-		gauge("kernosis_remediation_nodes_not_ready", "Nodes that a policy repairs and that are not ready."),
-		gauge("kernosis_remediation_entries", "Nodes under repair or in their cooldown; a policy can track at most 4096."),
-	}
-}
-
-func pausedDesc() *prometheus.Desc {
-	return prometheus.NewDesc("kernosis_remediation_paused", "1 while a policy blocks all repairs, by reason.", []string{"policy", "reason"}, nil)
-}
-
 // Describe implements [prometheus.Collector].
 func (*reconciler) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range append(policyGauges(), pausedDesc()) {
-		out <- d
+	for _, m := range policyMetrics(&v1alpha1.RemediationPolicy{}, v1alpha1.BudgetUse{}, v1alpha1.ReasonInvalid) {
+		out <- m.Desc()
 	}
 }
 
@@ -117,23 +98,36 @@ func (r *reconciler) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	for i, p := range v.objects {
-		use, slots := v.policies[i].Use(v.cluster), 0
-		for _, slot := range p.Status.Repairs {
-			if slot.EndTime == nil {
-				slots++
-			}
-		}
-		entries := len(p.Status.Repairs) + len(p.Status.Cooldowns)
-		values := []int{slots, int(use.Used), int(use.Limit), int(use.Nodes), int(use.NotReady), entries}
-		for k, d := range policyGauges() {
-			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(values[k]), p.Name)
-		}
 		paused := v.policies[i].Paused(v.cluster, r.config.Now()).Reason
 		if v.policies[i].Err() != nil {
 			paused = v1alpha1.ReasonInvalid
 		}
-		if paused != "" {
-			out <- prometheus.MustNewConstMetric(pausedDesc(), prometheus.GaugeValue, 1, p.Name, paused)
+		for _, m := range policyMetrics(p, v.policies[i].Use(v.cluster), paused) {
+			out <- m
 		}
 	}
+}
+
+// policyMetrics returns the metrics of a policy; paused is the reason why it blocks all repairs, or "".
+func policyMetrics(p *v1alpha1.RemediationPolicy, use v1alpha1.BudgetUse, paused string) (all []prometheus.Metric) {
+	gauge := func(n int, name, help string, reason ...string) {
+		desc := prometheus.NewDesc(name, help, []string{"policy", "reason"}[:1+len(reason)], nil)
+		all = append(all, prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n), append([]string{p.Name}, reason...)...))
+	}
+	slots := 0
+	for _, slot := range p.Status.Repairs {
+		if slot.EndTime == nil {
+			slots++
+		}
+	}
+	gauge(slots, "kernosis_remediation_slots", "Nodes that count against a policy's budget because of a repair.")
+	gauge(int(use.Used), "kernosis_remediation_budget_used", "Nodes that count against a policy's budget: under repair, or out of service for another reason.")
+	gauge(int(use.Limit), "kernosis_remediation_budget_limit", "How many nodes of a policy may be under repair or out of service at the same time.")
+	gauge(int(use.Nodes), "kernosis_remediation_nodes", "Nodes that a policy repairs.")
+	gauge(int(use.NotReady), "kernosis_remediation_nodes_not_ready", "Nodes that a policy repairs and that are not ready.")
+	gauge(len(p.Status.Repairs)+len(p.Status.Cooldowns), "kernosis_remediation_entries", "Nodes under repair or in their cooldown; a policy can track at most 4096.")
+	if paused != "" {
+		gauge(1, "kernosis_remediation_paused", "1 while a policy blocks all repairs, by reason.", paused)
+	}
+	return all
 }

@@ -1,6 +1,7 @@
 package repair
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -70,8 +71,7 @@ func (r *reconciler) facts(ctx context.Context, slot *v1alpha1.Repair, known *v1
 		}
 		return f
 	default:
-		node := policy.NodeOf(n)
-		f.Node = &node
+		f.Node = new(policy.NodeOf(n))
 	}
 	d := known
 	if d == nil || d.UID != slot.Diagnosis {
@@ -156,14 +156,8 @@ func (r *reconciler) gentle(ctx context.Context, name string, given map[string]s
 		return false
 	}
 	values := map[string]string{}
-	for i := range b.Parameters {
-		p := &b.Parameters[i]
-		for _, value := range []string{fixed[p.Name], given[p.Name], p.Default} {
-			if value != "" {
-				values[p.Name] = value
-				break
-			}
-		}
+	for _, p := range b.Parameters {
+		values[p.Name] = cmp.Or(fixed[p.Name], given[p.Name], p.Default)
 	}
 	return gentle(name, values)
 }

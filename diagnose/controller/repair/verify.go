@@ -1,6 +1,7 @@
 package repair
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -106,10 +107,7 @@ func (l *look) verifying(s *v1alpha1.DiagnosisStatus, message string) {
 // within returns the longest time that any policy of the node allows a repair to help.
 func within(v *view, node, operation string) time.Duration {
 	var longest time.Duration
-	n := v.cluster.Node(node)
-	if n == nil {
-		n = &policy.Node{Name: node}
-	}
+	n := cmp.Or(v.cluster.Node(node), &policy.Node{Name: node})
 	for _, p := range v.policies {
 		if p.Selects(n) {
 			longest = max(longest, p.VerifyWithin(operation))

@@ -130,8 +130,7 @@ func problemOf(d *v1alpha1.Diagnosis, t *trigger.Reported, now time.Time) *v1alp
 	if !depends || had != nil && had.Seen != nil && now.Sub(had.Seen.Time) < every {
 		return nil
 	}
-	seen := metav1.NewMicroTime(now)
-	return &v1alpha1.Problem{State: v1alpha1.ProblemLasts, Since: metav1.NewMicroTime(t.Since), Seen: &seen}
+	return &v1alpha1.Problem{State: v1alpha1.ProblemLasts, Since: metav1.NewMicroTime(t.Since), Seen: new(metav1.NewMicroTime(now))}
 }
 
 // depends reports whether something depends on whether the alert of a Diagnosis lasts, because a

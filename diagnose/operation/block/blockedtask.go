@@ -78,7 +78,7 @@ func (h host) explain(ctx context.Context, t *blockedTask, f *operation.Finding)
 	if task, err := h.FS.Task(t.pid); err == nil {
 		t.tgid = int(task.TGID)
 	}
-	t.owner, err = process.PatientOwner(ctx, h.Host, h.patient, t.pid)
+	t.owner, err = process.OwnerOf(ctx, h.Host, h.patient, t.pid)
 	if err != nil && !process.IsGone(err) {
 		f.Note("can't determine the owner of %s: %v", process.TaskName(t.comm, t.pid), err)
 	}

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,10 +41,7 @@ func CheckNoListener(h operation.Host) operation.Builtin {
 			const shown = 8
 			list := display.List(others, shown)
 			r.Text("listeners", list)
-			if list == "" {
-				list = "none"
-			}
-			return operation.VerdictOf("NoListener", "nothing listens at %s in %s; other listeners: %s", where, p, list), nil
+			return operation.VerdictOf("NoListener", "nothing listens at %s in %s; other listeners: %s", where, p, cmp.Or(list, "none")), nil
 		}),
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/pod"
 )
@@ -13,16 +15,6 @@ const (
 	OwnersSelf = "self" // those of this Diagnosis
 	OwnersAll  = "all"  // those of all Diagnoses
 )
-
-// Effects of a taint, named as in Kubernetes.
-const (
-	TaintNoSchedule       = "NoSchedule"
-	TaintPreferNoSchedule = "PreferNoSchedule"
-	TaintNoExecute        = "NoExecute"
-)
-
-// DefaultTaintKey is the key of a taint if none is given.
-const DefaultTaintKey = "kernosis.io/problem"
 
 // ByController returns the operations that change the Node object, and drain.
 func ByController() []operation.Builtin {
@@ -52,12 +44,13 @@ func ownersParameter() operation.Parameter {
 
 func taints() []operation.Builtin {
 	key := operation.Parameter{
-		Name: "key", Kind: operation.String, Max: 317, Default: DefaultTaintKey,
+		Name: "key", Kind: operation.String, Max: 317, Default: "kernosis.io/problem",
 		Doc: "key of the taint; the domains kubernetes.io and k8s.io are refused",
 	}
+	const noSchedule, preferNoSchedule = string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectPreferNoSchedule)
 	effect := func(effects ...string) operation.Parameter {
 		return operation.Parameter{
-			Name: "effect", Kind: operation.Enum, Values: effects, Default: TaintNoSchedule,
+			Name: "effect", Kind: operation.Enum, Values: effects, Default: noSchedule,
 			Doc: "effect on pods that do not tolerate it",
 		}
 	}
@@ -67,13 +60,13 @@ func taints() []operation.Builtin {
 		Parameters: []operation.Parameter{
 			key,
 			{Name: "value", Kind: operation.String, Max: 63, Doc: "its value; fails if the key and effect exist with another value"},
-			effect(TaintNoSchedule, TaintPreferNoSchedule),
+			effect(noSchedule, preferNoSchedule),
 		},
 	}, {
 		Name: "untaint", Doc: "Removes a taint added by Kernosis from the Diagnosis' node, whatever its value, once all Diagnoses that requested it have reverted it. A " +
 			"taint by a person or another program stays.",
 		// Earlier versions could set NoExecute.
-		Parameters: []operation.Parameter{key, effect(TaintNoSchedule, TaintPreferNoSchedule, TaintNoExecute), ownersParameter()},
+		Parameters: []operation.Parameter{key, effect(noSchedule, preferNoSchedule, string(corev1.TaintEffectNoExecute)), ownersParameter()},
 	}}
 }
 

@@ -82,7 +82,7 @@ func containerOf(p *corev1.Pod, name, id string) (c *corev1.Container, status *c
 	}
 	statuses := containerStatuses(p)
 	if name == "" && id != "" {
-		i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return runtimeID(&s) == id || endedAs(&s) == id })
+		i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return bareID(s.ContainerID) == id || endedAs(&s) == id })
 		if i < 0 {
 			return nil, nil, fmt.Errorf("pod %s/%s has no container with the id %s", p.Namespace, p.Name, operation.Quoted(id))
 		}
@@ -99,9 +99,6 @@ func containerOf(p *corev1.Pod, name, id string) (c *corev1.Container, status *c
 	return c, status, nil
 }
 
-// runtimeID returns the runtime's id of a container, without the scheme.
-func runtimeID(s *corev1.ContainerStatus) string { return bareID(s.ContainerID) }
-
 // endedAs returns the id of the container's previous instance.
 func endedAs(s *corev1.ContainerStatus) string {
 	if t := s.LastTerminationState.Terminated; t != nil {
@@ -110,6 +107,7 @@ func endedAs(s *corev1.ContainerStatus) string {
 	return ""
 }
 
+// bareID returns the runtime's id of a container, without the scheme.
 func bareID(id string) string {
 	_, bare, _ := strings.Cut(id, "://")
 	return bare
@@ -137,7 +135,7 @@ func reportContainerSpec(f *operation.Finding, c *corev1.Container) {
 }
 
 func reportContainerStatus(f *operation.Finding, s *corev1.ContainerStatus) {
-	f.Text("containerID", runtimeID(s))
+	f.Text("containerID", bareID(s.ContainerID))
 	f.Text("imageID", s.ImageID)
 	f.Text("state", stateText(&s.State))
 	f.Bool("ready", s.Ready)

@@ -110,7 +110,7 @@ func (h host) processAccess(ctx context.Context, pid int, f *operation.Finding) 
 	} else {
 		f.Text("exe", exe)
 	}
-	if o, err := PatientOwner(ctx, h.Host, h.patient, pid); err != nil {
+	if o, err := OwnerOf(ctx, h.Host, h.patient, pid); err != nil {
 		f.Note("%v", err)
 	} else {
 		ReportOwner(f, &o)

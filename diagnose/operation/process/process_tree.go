@@ -162,7 +162,7 @@ func (h host) drawTree(ctx context.Context, w *operation.Page, t *processes, nod
 			return
 		}
 		stat := t.stats[n.pid]
-		o, _ := PatientOwner(ctx, h.Host, h.patient, n.pid) // unknown if it has ended
+		o, _ := OwnerOf(ctx, h.Host, h.patient, n.pid) // unknown if it has ended
 		owners[n.pid] = o.String()
 		// Indentation is limited: a chain of forks can be as deep as there are processes.
 		const deepest = 64

@@ -68,27 +68,24 @@ type Owner struct {
 
 // OwnerOf returns the owner of a task. Of its cgroups in all hierarchies it uses one that names a
 // container, or else a unit, or else the deepest.
-func OwnerOf(h operation.Host, pid int) (o Owner, err error) {
-	groups, err := h.FS.ProcCgroups(pid)
-	if err != nil {
-		return Owner{}, fmt.Errorf("read cgroups of process %d: %w", pid, err)
-	}
-	for _, g := range groups {
-		a, _ := hostfs.ParseCgroupPath(g.Path)
-		switch {
-		case a.Container.ID != "" && o.Container.ID == "",
-			a.Container.PodUID != "" && o.Container == (event.Container{}),
-			a.Unit != "" && o.Unit == "" && o.Container == (event.Container{}),
-			o.Container == (event.Container{}) && o.Unit == "" && len(g.Path) > len(o.Cgroup):
-			o = Owner{Cgroup: g.Path, Container: a.Container, Unit: a.Unit}
+func OwnerOf(ctx context.Context, h operation.Host, patient operation.Patience, pid int) (Owner, error) {
+	return operation.Look(ctx, patient, operation.LookLimit, func() (o Owner, err error) {
+		groups, err := h.FS.ProcCgroups(pid)
+		if err != nil {
+			return Owner{}, fmt.Errorf("read cgroups of process %d: %w", pid, err)
 		}
-	}
-	return o, nil
-}
-
-// PatientOwner is OwnerOf with the timeout of a look.
-func PatientOwner(ctx context.Context, h operation.Host, patient operation.Patience, pid int) (Owner, error) {
-	return operation.Look(ctx, patient, operation.LookLimit, func() (Owner, error) { return OwnerOf(h, pid) })
+		for _, g := range groups {
+			a, _ := hostfs.ParseCgroupPath(g.Path)
+			switch {
+			case a.Container.ID != "" && o.Container.ID == "",
+				a.Container.PodUID != "" && o.Container == (event.Container{}),
+				a.Unit != "" && o.Unit == "" && o.Container == (event.Container{}),
+				o.Container == (event.Container{}) && o.Unit == "" && len(g.Path) > len(o.Cgroup):
+				o = Owner{Cgroup: g.Path, Container: a.Container, Unit: a.Unit}
+			}
+		}
+		return o, nil
+	})
 }
 
 // OwnerOfCgroup returns the owner of a cgroup.

@@ -61,8 +61,7 @@ func newAPI(to *rest.Config, timeout time.Duration, a *account) (*api, error) {
 		return nil, err
 	}
 	c := rest.CopyConfig(to)
-	group := v1alpha1.GroupVersion()
-	c.GroupVersion, c.APIPath = &group, "/apis"
+	c.GroupVersion, c.APIPath = new(v1alpha1.GroupVersion()), "/apis"
 	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	// Custom resources support only JSON.
 	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
