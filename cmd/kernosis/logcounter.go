@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,7 +41,8 @@ log-counter does. The log is the journal (a folder, or no --log-path), the kerne
 log (/dev/kmsg) or a file.
 
 Exit code 0: fewer matches than --count; 1: as many or more, with a message;
-2: the log can't be read, or a flag is wrong.`,
+2: the log can't be read, it lost lines and there are fewer matches than --count,
+or a flag is wrong.`,
 		"  kernosis log-counter --journald-source kubelet --lookback 20m --count 5 --pattern 'Started kubelet'",
 		c.run)
 	fs := cmd.Flags()
@@ -110,7 +113,12 @@ func (c *logCount) find(ctx context.Context, now time.Time) (found int, err erro
 		return 0, err
 	}
 	matcher := c.set.NewMatcher("")
+	var lost []string // why lines were lost
 	err = read(ctx, func(item logs.Item) error {
+		if item.Loss != nil && item.Loss.Reason != logs.Malformed && item.Loss.Reason != logs.TooLong {
+			// The others are lines that can't match: they have no time, or no end.
+			lost = append(lost, string(item.Loss.Reason))
+		}
 		// The reader's own lookback reaches a little further back, and a line of a file may
 		// have no time.
 		if item.Line == nil || item.Line.Time.Before(start) || item.Line.Time.After(now) {
@@ -123,6 +131,9 @@ func (c *logCount) find(ctx context.Context, now time.Time) (found int, err erro
 		}
 		return nil
 	})
+	if err == nil && len(lost) > 0 && found < c.count {
+		return found, fmt.Errorf("found %d matching logs, but the log lost lines (%s)", found, strings.Join(slices.Compact(lost), ", "))
+	}
 	return found, err
 }
 

@@ -107,6 +107,23 @@ func TestLogCounterFile(t *testing.T) {
 	call(t, nil, "log-counter", args...).want(t, checkUnknown, fmt.Sprintf("log file %s: 5 lines, none with a time in the format %q", path, time.Stamp))
 }
 
+// With lost lines, too few matches are not "no problem".
+func TestLogCounterOfALogWithLosses(t *testing.T) {
+	needUptime(t, 10*time.Minute)
+	path := filepath.Join(t.TempDir(), "messages")
+	line := time.Now().Add(-time.Minute).Format(time.RFC3339) + " I/O error\nno time\n"
+	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--log-path=" + path, "--lookback=5m", "--pattern=.*I/O error", "--timestamp=^\\S+", "--timestamp-format=" + time.RFC3339, "--message=.*"}
+	call(t, nil, "log-counter", append(args, "--count=2")...).want(t, checkOK, "")
+	if err := os.WriteFile(path+".1.gz", []byte("damaged on disk"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	call(t, nil, "log-counter", append(args, "--count=2")...).want(t, checkUnknown, "found 1 matching logs, but the log lost lines (rotated)")
+	call(t, nil, "log-counter", args...).want(t, checkProblem, "Found 1 matching logs, which meets the threshold of 1")
+}
+
 // In a pod the node's files are below the agent's host root, and so is journalctl.
 func TestLogCounterOnHost(t *testing.T) {
 	needUptime(t, 10*time.Minute)

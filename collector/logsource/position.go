@@ -7,6 +7,7 @@ import (
 	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
+	"github.com/kernosis/kernosis/collector/logs/journald"
 	"github.com/kernosis/kernosis/collector/statefile"
 )
 
@@ -63,7 +64,7 @@ func (l *source) load() logs.Position {
 	if !found {
 		return ""
 	}
-	if f.Plugin != l.cfg.Plugin || f.Path != l.cfg.Path {
+	if f.Plugin != l.cfg.Plugin || f.Path != l.cfg.Path && !(journalds(f.Path) && journalds(l.cfg.Path)) {
 		l.o.Log.Info("saved position belongs to another log", "plugin", f.Plugin, "path", f.Path)
 		return ""
 	}
@@ -74,8 +75,12 @@ func (l *source) load() logs.Position {
 	return f.Position
 }
 
-// save reports all pending lines and then writes the position: lines before a saved position are
-// never reported again.
+// journalds reports whether a path is of the journal that journald itself keeps, and may move from
+// memory to disk: its entries stay the same, so a position is valid in both places.
+func journalds(path string) bool { return path == "" || path == journald.Folder }
+
+// save writes the position, after reporting everything before it that is still pending: what is
+// before a saved position is never reported again.
 func (l *source) save() {
 	now := time.Now()
 	l.emitAllHeld()

@@ -19,6 +19,8 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
+	"github.com/kernosis/kernosis/collector/logs/journald"
+	"github.com/kernosis/kernosis/collector/statefile"
 )
 
 // killed simulates a kill -9: it returns a copy of the state on disk; sources that still run
@@ -163,6 +165,29 @@ func TestPositionOfAnotherLog(t *testing.T) {
 	for _, text := range r.rec.reported() {
 		if strings.HasPrefix(text, "lost") || text == "oops of before" {
 			t.Errorf("reported: %s", text)
+		}
+	}
+}
+
+// A journal keeps its position when journald moves it from memory to disk.
+func TestPositionOfAJournalThatMoves(t *testing.T) {
+	for _, tt := range []struct {
+		from, to string
+		keeps    bool
+	}{
+		{"", journald.Folder, true},
+		{journald.Folder, "", true},
+		{"/own", journald.Folder, false},
+		{journald.Folder, "/own", false},
+	} {
+		state := t.TempDir()
+		before := positionFile{Version: positionVersion, Plugin: Journald, Path: tt.from, Position: "1 s=1;i=1;b=1;m=1;t=1;x=1"}
+		if err := (statefile.File{Path: filepath.Join(state, "journal.json")}).Save(before); err != nil {
+			t.Fatal(err)
+		}
+		sources := open(t, patterns(t, "oops"), Options{StateDir: state}, Config{Name: "journal", Plugin: Journald, Path: tt.to})
+		if got := sources.logs[0].load(); (got == before.Position) != tt.keeps {
+			t.Errorf("from %q to %q: position %q", tt.from, tt.to, got)
 		}
 	}
 }

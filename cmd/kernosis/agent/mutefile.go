@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,9 +39,10 @@ type muteFile struct {
 
 	mu      sync.Mutex
 	rules   *detector.RuleSet
-	last    []byte    // content that was applied last; nil: none yet
-	earlier bool      // the file was written before this boot
-	booted  time.Time // when this boot was, by the wall clock at the last look
+	last    []byte         // content that was applied last; nil: none yet
+	earlier bool           // the file was written before this boot
+	booted  time.Time      // when this boot was, by the wall clock at the last look
+	ended   []problem.Mute // of the file, as of when it was applied: the clock may have been ahead
 }
 
 // bootedAt returns the time of the boot by the wall clock.
@@ -65,7 +67,8 @@ func (f *muteFile) followClock(ctx context.Context) error {
 }
 
 // clockIs applies a file of an earlier boot again if the wall clock was set by at least a minute: until
-// the network is up, the clock may be wrong. Mutes of this boot keep their durations.
+// the network is up, the clock may be wrong. Mutes of this boot keep their durations, but those that had
+// already ended when they were read may begin.
 func (f *muteFile) clockIs(booted time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,7 +79,25 @@ func (f *muteFile) clockIs(booted time.Time) {
 	if f.earlier {
 		f.last = nil
 		f.apply((*detector.Engine).RenewMutes)
+		return
 	}
+	list := f.ended
+	if f.ended = endedOf(list); len(f.ended) == len(list) {
+		return
+	}
+	f.a.setMutes(list, func(e *detector.Engine, list []problem.Mute, now event.Moment) []problem.Transition {
+		return e.SetMutes(slices.Concat(e.Mutes(), list), now)
+	})
+}
+
+// endedOf returns those of the mutes that have ended by the wall clock.
+func endedOf(list []problem.Mute) (ended []problem.Mute) {
+	for _, m := range list {
+		if !m.Until.After(time.Now()) {
+			ended = append(ended, m)
+		}
+	}
+	return ended
 }
 
 // replaced reads the file again with rules, which are now in force.
@@ -122,7 +143,7 @@ func (f *muteFile) apply(set setter) {
 	if len(unknown) > 0 {
 		f.a.log.Warn("mutes of unknown rules or fields have no effect; the others are in force", "error", unknown)
 	}
-	f.last, f.earlier = data, false
+	f.last, f.earlier, f.ended = data, false, endedOf(list)
 	if info, err := os.Stat(f.path); err == nil {
 		f.earlier = info.ModTime().Before(bootedAt()) || info.ModTime().After(time.Now())
 	}

@@ -3,6 +3,7 @@ package agent
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,5 +53,43 @@ func TestMutesWhenTheClockIsCorrected(t *testing.T) {
 			f.clockIs(bootedAt())
 			lasts(tt.lasts)
 		})
+	}
+}
+
+// A mute of this boot that had ended by a clock that was ahead begins when the clock is corrected.
+func TestMuteReadWhileTheClockIsAhead(t *testing.T) {
+	a, _ := restored(t, t.TempDir())
+	past, future := time.Now().Add(-time.Hour).Format(time.RFC3339), time.Now().Add(time.Hour).Format(time.RFC3339)
+	path := filepath.Join(t.TempDir(), MutesFile)
+	text := "apiVersion: " + detector.APIVersion + "\nmutes:\n- {rule: oom-kill, until: " + past + ", reason: ended}\n" +
+		"- {rule: task-hung, until: " + future + ", reason: in force}\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := &muteFile{path: path, a: a, rules: a.engine.Rules(), booted: bootedAt()}
+	f.read()
+	inForce := func(want ...string) {
+		t.Helper()
+		var rules []string
+		for _, m := range a.engine.Mutes() {
+			rules = append(rules, m.Rule)
+		}
+		if !slices.Equal(rules, want) {
+			t.Errorf("mutes %q are in force, want %q", rules, want)
+		}
+	}
+	inForce("task-hung")
+	if len(f.ended) != 1 {
+		t.Fatalf("ended: %+v, want the mute of oom-kill", f.ended)
+	}
+	f.booted = bootedAt().Add(2 * time.Hour)
+	f.clockIs(bootedAt())
+	inForce("task-hung") // by the corrected clock, too, it has ended
+	f.booted = bootedAt().Add(2 * time.Hour)
+	f.ended[0].Until = time.Now().Add(time.Hour) // as if the clock had been ahead by two hours
+	f.clockIs(bootedAt())
+	inForce("oom-kill", "task-hung")
+	if len(f.ended) != 0 {
+		t.Errorf("ended: %+v", f.ended)
 	}
 }

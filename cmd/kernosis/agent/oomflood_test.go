@@ -119,7 +119,7 @@ func TestOOMFlood(t *testing.T) {
 	if n := reported()["oom-kill-victim-log"]; n != 0 {
 		t.Errorf("%d kills reported twice", n)
 	}
-	for _, rule := range []string{"oom-kill-log", "oom-kill-frequent-log", "oom-kill-frequent-node-log"} {
+	for _, rule := range []string{"oom-kill-log", "oom-kill-frequent-log"} {
 		if n := reported()[rule]; n != reports {
 			t.Errorf("%s counted %d of %d", rule, n, reports)
 		}

@@ -9,9 +9,10 @@
 // the extension ([isRotated]), ordered by when they were last written.
 //
 // If a file is truncated, reading continues in its copy (logrotate's copytruncate): the rotated file
-// with the same first bytes. Without one, that is a Loss of unknown size. A file that was truncated
-// and has since grown beyond the offset read is detected by its first kilobyte, unless it was
-// written again with the same beginning.
+// with the same first bytes. Without one, that is a Loss of unknown size, and what the file holds is
+// read as new: a file that keeps its first lines looks like one that was emptied and written again by
+// a program that begins with the same lines. A file that was truncated and has since grown beyond the
+// offset read is detected by its first kilobyte, unless it was written again with the same beginning.
 //
 // If a writer appends to a file after it has written to the next one, those lines are read at the
 // next rotation. If the file was deleted before that, they are lost without notice.
