@@ -194,10 +194,7 @@ func (a *pipeline) replace(rules *detector.RuleSet) {
 	}
 	take := func(ev *event.Event) { a.takeLasting(ev, added) }
 	for _, s := range sources {
-		take(&event.Event{
-			Kind: event.Source, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Source: "engine",
-			SourceUp: &event.SourceData{Stem: s.Stem, Up: s.Up, Reason: s.Reason},
-		})
+		take(hostfs.Stamped(event.Event{Kind: event.Source, Source: "engine", SourceUp: &event.SourceData{Stem: s.Stem, Up: s.Up, Reason: s.Reason}}))
 	}
 	a.lasting(take) // not under the lock: a source may report at once
 }

@@ -147,9 +147,7 @@ func (s *selfCheck) reportLasting(emit func(*event.Event)) {
 }
 
 func checkEvent(d event.CheckData) *event.Event {
-	return &event.Event{
-		Kind: event.Check, Source: "selfcheck", Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Check: &d,
-	}
+	return hostfs.Stamped(event.Event{Kind: event.Check, Source: "selfcheck", Check: &d})
 }
 
 func (s *selfCheck) notes() []string {
