@@ -140,7 +140,7 @@ func (p *parts) diagnoseInCluster(c *worker.Config) (err error) {
 	}
 	p.metrics.Own.MustRegister(p.diagnoses)
 	c.Store = p.diagnoses
-	c.Gone = func(holder string) bool { return p.agent.cluster != nil && p.agent.cluster.lease.Gone(holder) }
+	c.Gone = func(holder string) bool { return p.agent.cluster.lease.Gone(holder) }
 	c.TenantPod = func(ctx context.Context, of *v1alpha1.Diagnosis) (tenancy.Pod, error) {
 		return known.tenantPod(ctx, p.diagnoses, of)
 	}

@@ -35,7 +35,7 @@ type pipeline struct {
 	canary   func(*event.CanaryData)
 	patterns func(*logpattern.Set) // sets the patterns that the logs look for
 	lasting  func(collector.Emit)  // makes the sources report their lasting states once more
-	cluster  *clusterReporter      // nil without a cluster
+	cluster  clusterReporter       // reports nothing without a cluster
 	page     *web.Page             // nil if no page is served
 	causes   *worker.Worker        // nil if diagnosing is off
 	pods     nodePods              // nil if the node's pods are unknown
