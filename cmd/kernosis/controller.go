@@ -221,7 +221,7 @@ func (c *controllerServer) Start(ctx context.Context) error {
 // are installed, and the server that receives alerts.
 func addStarts(m manager.Manager, cfg controllerConfig, installed <-chan struct{}, log *slog.Logger) (func(), error) {
 	_, remove, err := start.Add(m, start.Config{
-		Namespace: cfg.Namespace, Alerts: cfg.Alerts.server(), Installed: installed, Metrics: ctrlmetrics.Registry, Log: log,
+		Namespace: cfg.Namespace, Alerts: cfg.Alerts, Installed: installed, Metrics: ctrlmetrics.Registry, Log: log,
 	})
 	return remove, err
 }

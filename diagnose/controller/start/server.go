@@ -39,17 +39,18 @@ const DefaultAudience = "kernosis"
 
 // AlertsConfig configures how alerts are received.
 type AlertsConfig struct {
-	Listen   string // host:port; empty: no alerts are received
-	Audience string // of senders' tokens; empty: [DefaultAudience]
+	Listen   string `mapstructure:"alerts-listen" yaml:"alerts-listen"`     // host:port; empty: no alerts are received
+	Audience string `mapstructure:"alerts-audience" yaml:"alerts-audience"` // of senders' tokens; empty: [DefaultAudience]
 	// CertFile and KeyFile are the server's, in PEM. They and ClientCAFile are reloaded when they
 	// change.
-	CertFile, KeyFile string
+	CertFile string `mapstructure:"alerts-cert-file" yaml:"alerts-cert-file"`
+	KeyFile  string `mapstructure:"alerts-key-file" yaml:"alerts-key-file"`
 	// Plain serves without TLS. Listen must then be a loopback address.
-	Plain bool
+	Plain bool `mapstructure:"alerts-plain-http" yaml:"alerts-plain-http"`
 	// ClientCAFile has the CAs of senders' certificates, in PEM; empty: only tokens are accepted.
 	// ClientNames are the accepted common names, DNS names and URIs.
-	ClientCAFile string
-	ClientNames  []string
+	ClientCAFile string   `mapstructure:"alerts-client-ca-file" yaml:"alerts-client-ca-file"`
+	ClientNames  []string `mapstructure:"alerts-client-names" yaml:"alerts-client-names"`
 }
 
 // Check returns all mistakes in the settings, as errors that errorf makes of a key and a message. It
