@@ -144,16 +144,10 @@ func newServer(c AlertsConfig, to taker, api kubernetes.Interface, log *slog.Log
 	for _, t := range []*rate.Sometimes{&s.report.malformed, &s.report.partial, &s.report.unknown, &s.report.connection} {
 		*t = rate.Sometimes{First: 1, Interval: 10 * time.Second}
 	}
-	var err error
-	if s.senders, err = web.NewLimiters(maxSenders, requestRate, requestBurst); err != nil {
-		return nil, err
-	}
-	if s.tokens, err = web.NewTokens(web.TokensConfig{
-		API: api, Audience: c.Audience, Verb: "post", Allowed: allowedFor, Rate: reviewRate, Log: log,
-	}); err != nil {
-		return nil, err
-	}
+	s.senders = web.NewLimiters(maxSenders, requestRate, requestBurst)
+	s.tokens = web.NewTokens(web.TokensConfig{API: api, Audience: c.Audience, Verb: "post", Allowed: allowedFor, Rate: reviewRate, Log: log})
 	if !c.Plain {
+		var err error
 		if s.keys, err = web.NewKeys(c.CertFile, c.KeyFile, c.ClientCAFile, log); err != nil {
 			return nil, err
 		}
@@ -202,9 +196,7 @@ func (s *server) serve(ctx context.Context) error {
 	address := l.Addr().String()
 	s.address.Store(&address)
 	defer s.address.Store(nil)
-	if l, err = web.Bound(l, s.counts.closed); err != nil {
-		return err
-	}
+	l = web.Bound(l, s.counts.closed)
 	if s.keys != nil {
 		l = tls.NewListener(l, s.keys.Server())
 	}
