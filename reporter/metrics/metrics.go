@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/selfcheck"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -191,14 +192,11 @@ func statuses(c *problem.Condition) map[labels]float64 {
 	return series
 }
 
-// Lack is a reason why a part of the agent is degraded.
-type Lack struct{ Part, Reason string }
-
 // Degraded sets the degraded parts of the agent; all others are not degraded.
-func (m *Metrics) Degraded(lacks []Lack) {
+func (m *Metrics) Degraded(lacks []selfcheck.Lack) {
 	series := map[labels]float64{}
 	for _, l := range lacks {
-		series[labels{l.Part, l.Reason}] = 1
+		series[labels{l.Part, string(l.Reason)}] = 1
 	}
 	m.replace(m.degraded, 2, series)
 }

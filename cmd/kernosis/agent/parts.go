@@ -217,7 +217,7 @@ func (p *parts) serve(ctx context.Context, g *errgroup.Group) error {
 	if !p.cfg.isAgent {
 		return nil
 	}
-	p.agent.problems = metrics.NewProblems(p.metrics.Registry, problemKinds(p.rules))
+	p.agent.problems = metrics.NewProblems(p.metrics.Registry, p.rules.Rules())
 	p.agent.reportConditions()
 	if err := web.ListenAndServe(ctx, g, p.log, address(p.cfg.NPD.PrometheusAddress, p.cfg.NPD.PrometheusPort), "/metrics", access, figures); err != nil {
 		return output.Failed(err)

@@ -91,7 +91,7 @@ func reloadRules(a *pipeline, cfg Config, mutes *muteFile) error {
 		return err
 	}
 	if a.problems != nil {
-		a.problems.Known(problemKinds(next))
+		a.problems.Known(next.Rules())
 	}
 	a.replace(next)
 	a.warnOfLabels(next)

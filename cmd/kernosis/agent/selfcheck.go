@@ -22,7 +22,6 @@ import (
 	"github.com/kernosis/kernosis/collector/selfcheck"
 	"github.com/kernosis/kernosis/detector/npd"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
 // selfCheckEvery is how often the checks are repeated. They take some milliseconds.
@@ -120,11 +119,7 @@ func (s *selfCheck) look(first bool) {
 			s.log.Info("no longer degraded", "part", l.Part)
 		}
 	}
-	parts := make([]metrics.Lack, len(now))
-	for i, l := range now {
-		parts[i] = metrics.Lack{Part: l.Part, Reason: string(l.Reason)}
-	}
-	s.agent.metrics.Degraded(parts)
+	s.agent.metrics.Degraded(now)
 	s.report(selfcheck.Result(now))
 }
 
