@@ -127,13 +127,12 @@ func (p *parts) diagnoseInCluster(c *worker.Config) (err error) {
 	}
 	c.Node = cfg.cluster.node
 	c.Builtins = catalog.All(operation.HostAt(cfg.HostRoot, known.whole))
-	builtin := make(map[string]bool, len(c.Builtins))
-	for i := range c.Builtins {
-		builtin[c.Builtins[i].Name] = true
-	}
 	p.diagnoses, err = kube.New(kube.Config{
 		REST: cfg.cluster.rest, Node: c.Node, Dir: c.Dir, Log: c.Log,
-		Builtin: func(name string) bool { return builtin[name] },
+		Builtin: func(name string) bool {
+			_, ok := operation.Lookup(c.Builtins, name)
+			return ok
+		},
 	})
 	if err != nil {
 		return err
