@@ -100,10 +100,8 @@ func (k *KubeSettings) check(from config.Origins) error {
 	case 2*k.LeaseRenew > d: // so that one renewal may fail
 		wrong("lease-renew-interval", "%v, want at most half of lease-duration %v", k.LeaseRenew, d)
 	}
-	if k.Override != "" {
-		if err := config.CheckOverride(k.Override); err != nil {
-			wrong("apiserver-override", "%w", err)
-		}
+	if err := config.CheckOverride(k.Override); err != nil {
+		wrong("apiserver-override", "%w", err)
 	}
 	return errors.Join(errs...)
 }
