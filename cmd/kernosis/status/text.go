@@ -213,14 +213,7 @@ func (p *page) agent() {
 	p.line("", strings.Join(state, "; "))
 }
 
-// clock formats a time of day, with the date unless it is today's.
-func (p *page) clock(t time.Time) string {
-	t = t.In(p.At.Location())
-	if t.Format(time.DateOnly) == p.At.Format(time.DateOnly) {
-		return t.Format(time.TimeOnly)
-	}
-	return t.Format(time.DateTime)
-}
+func (p *page) clock(t time.Time) string { return display.Clock(t, p.At) }
 
 func (p *page) since(t time.Time) string {
 	if t.IsZero() {
