@@ -159,12 +159,12 @@ func (p *parts) openKernel() (err error) {
 }
 
 func (p *parts) openSelfCheck() error {
-	c := selfCheckConfig(p.cfg, p.sources)
+	c := selfCheckConfig(p.cfg, p.sources, p.monitors)
 	c.StateHangs = p.agent.diskHangs
 	if p.pods != nil {
 		c.Pods = p.pods.failure
 	}
-	c.Logs, c.StateDir, c.NoState, c.NoReports = selfCheckLogs(p.cfg, p.monitors), p.stateDir, p.noState, p.noReports
+	c.StateDir, c.NoState, c.NoReports = p.stateDir, p.noState, p.noReports
 	p.self = &selfCheck{checker: selfcheck.New(c), agent: p.agent, log: p.log}
 	p.agent.lasting = p.reportLasting
 	return nil

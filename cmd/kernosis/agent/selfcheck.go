@@ -38,7 +38,7 @@ type selfCheck struct {
 }
 
 // selfCheckConfig returns what to check, with the outcome of the start.
-func selfCheckConfig(cfg Config, sources *collector.Sources) selfcheck.Config {
+func selfCheckConfig(cfg Config, sources *collector.Sources, monitors *npd.Set) selfcheck.Config {
 	c := selfcheck.Config{
 		HostRoot: cfg.HostRoot, PinRoot: cfg.PinRoot, NoPins: sources.NoPins(), NoMemlock: sources.NoMemlock(),
 		ReportSocket: cfg.ReportSocket, Sockets: true, Diagnose: cfg.Diagnose.On, ScriptUser: cfg.Diagnose.Scripts,
@@ -51,29 +51,19 @@ func selfCheckConfig(cfg Config, sources *collector.Sources) selfcheck.Config {
 			c.Runtime = append(c.Runtime, filepath.Dir(s.Socket))
 		}
 	}
-	return c
-}
-
-func selfCheckLogs(cfg Config, monitors *npd.Set) []selfcheck.Log {
 	configs, _ := cfg.logs() // checked before
-	if monitors != nil {
-		configs = npdLogs(configs, monitors, cfg.HostRoot)
-	}
-	var out []selfcheck.Log
-	for _, l := range configs {
+	for _, l := range npdLogs(configs, monitors, cfg.HostRoot) {
 		if l.Plugin == logsource.KMsg {
 			l.Path = logsource.KMsgPath(cfg.HostRoot, l.Path)
 		}
-		out = append(out, selfcheck.Log{Name: l.Name, Plugin: l.Plugin, Path: l.Path})
+		c.Logs = append(c.Logs, selfcheck.Log{Name: l.Name, Plugin: l.Plugin, Path: l.Path})
 	}
-	return out
+	return c
 }
 
 // FeatureLacks returns what an agent with default settings would lack.
 func FeatureLacks(hostRoot string, sources *collector.Sources) []selfcheck.Lack {
-	cfg := Config{HostRoot: hostRoot}
-	c := selfCheckConfig(cfg, sources)
-	c.Logs, c.Diagnose = selfCheckLogs(cfg, nil), true
+	c := selfCheckConfig(Config{HostRoot: hostRoot, Diagnose: diagnoseSettings{On: true}}, sources, &npd.Set{})
 	if err := bpf.CheckPinRoot(bpf.DefaultPinRoot); err != nil {
 		c.PinRoot, c.NoPins = bpf.DefaultPinRoot, err
 	}
