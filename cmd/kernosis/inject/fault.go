@@ -91,8 +91,13 @@ func (r *run) over() bool {
 
 // last waits until the fault may end.
 func (r *run) last(ctx context.Context) error {
-	if err := pause(ctx, r.env.Duration); err != nil || r.env.Until == nil {
-		return err
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(r.env.Duration):
+	}
+	if r.env.Until == nil {
+		return nil
 	}
 	select {
 	case <-ctx.Done():
