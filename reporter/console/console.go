@@ -92,7 +92,8 @@ func (t *text) Write(s journal.Entry) error {
 		case tr.Problem != nil:
 			t.problem(s, tr.Problem)
 		case tr.Condition != nil:
-			t.condition(s, tr.Condition)
+			c := tr.Condition
+			fmt.Fprintf(&t.buf, "%s %-8s %s=%s %s: %s\n", s.Now.Local().Format("15:04:05.000"), "node", c.Type, c.Status, c.Reason, c.Message)
 		case tr.Mute != nil:
 			t.mute(s, tr.Mute)
 		}
@@ -106,21 +107,28 @@ func (t *text) problem(s journal.Entry, p *problem.Problem) {
 		at = s.Event.Time // the time of the fault, not of its detection
 	}
 	fmt.Fprintf(&t.buf, "%s %-8s %-*s %s", at.Local().Format("15:04:05.000"), label(p), reasonWidth, p.Reason, p.Message)
-	if p.State == problem.Resolved {
-		fmt.Fprintf(&t.buf, " — after %s", s.Now.Sub(p.FirstSeen).Round(time.Second))
-	}
-	if p.Count > 1 {
-		fmt.Fprintf(&t.buf, " (x%d)", p.Count)
-	}
-	fmt.Fprintf(&t.buf, " [%s", p.Rule)
-	if p.SuppressedBy != "" {
-		fmt.Fprintf(&t.buf, ", caused by %s", p.SuppressedBy)
-	}
-	t.buf.WriteByte(']')
+	t.buf.WriteString(After(p, s.Now))
 	if s.Event != nil && p.State == problem.Firing && s.Event.CPU != event.NoCPU {
 		fmt.Fprintf(&t.buf, " (%s)", latency(s.Now.Sub(s.Event.Time)))
 	}
 	t.buf.WriteByte('\n')
+}
+
+// After returns what follows the message of a problem: how long it fired if it is resolved, how often
+// it occurred, its rule, and the rule of its cause.
+func After(p *problem.Problem, now time.Time) string {
+	var text string
+	if p.State == problem.Resolved {
+		text = fmt.Sprintf(" — after %s", now.Sub(p.FirstSeen).Round(time.Second))
+	}
+	if p.Count > 1 {
+		text += fmt.Sprintf(" (x%d)", p.Count)
+	}
+	text += " [" + p.Rule
+	if p.SuppressedBy != "" {
+		text += ", caused by " + p.SuppressedBy
+	}
+	return text + "]"
 }
 
 // label returns one word for the state of the problem: its severity while it fires.
@@ -133,10 +141,6 @@ func label(p *problem.Problem) string {
 	default:
 		return string(p.Severity)
 	}
-}
-
-func (t *text) condition(s journal.Entry, c *problem.Condition) {
-	fmt.Fprintf(&t.buf, "%s %-8s %s=%s %s: %s\n", s.Now.Local().Format("15:04:05.000"), "node", c.Type, c.Status, c.Reason, c.Message)
 }
 
 func (t *text) mute(s journal.Entry, m *problem.MuteChange) {
