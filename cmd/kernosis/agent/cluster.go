@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -100,21 +99,14 @@ func (p *parts) openReporter(r *clusterReporter) (err error) {
 // start starts the reporters, which run until ctx ends.
 func (r *clusterReporter) start(ctx context.Context, g *errgroup.Group) {
 	if r.conditions != nil {
-		g.Go(func() error { return untilDone(r.conditions.Run(ctx)) })
+		g.Go(func() error { return r.conditions.Run(ctx) })
 	}
 	if r.lease != nil {
-		g.Go(func() error { return untilDone(r.lease.Run(ctx)) })
+		g.Go(func() error { return r.lease.Run(ctx) })
 	}
 	if r.events != nil {
 		g.Go(func() error { return r.events.Run(ctx) })
 	}
-}
-
-func untilDone(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
 }
 
 // add queues a journal entry. It must be called in journal order, and does not block.
