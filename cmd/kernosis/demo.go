@@ -273,7 +273,8 @@ func (d *demoRun) show(e demoStep) {
 	if e.Diagnosis != nil {
 		err = d.lines.Diagnosis(e.Now, e.Diagnosis)
 	}
-	if err = errors.Join(err, d.lines.Flush()); err != nil {
+	_, flushed := d.lines.Flush()
+	if err = errors.Join(err, flushed); err != nil {
 		fmt.Fprintln(d.errOut, err)
 	}
 }

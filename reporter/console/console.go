@@ -17,21 +17,10 @@ type Writer interface {
 	Write(journal.Entry) error
 	// Diagnosis writes a Diagnosis that has ended.
 	Diagnosis(now time.Time, d *Diagnosis) error
-	// Flush writes out what was buffered since the last call. Its errors are of the type *FlushError.
-	Flush() error
+	// Flush writes out what was buffered since the last call. lost is how many lines were not
+	// written, or in part.
+	Flush() (lost int, err error)
 }
-
-// FlushError is an error of [Writer.Flush].
-type FlushError struct {
-	Lines int // not written, or in part
-	Err   error
-}
-
-// Error implements error.
-func (e *FlushError) Error() string { return fmt.Sprintf("write %d lines: %v", e.Lines, e.Err) }
-
-// Unwrap returns the error of the write.
-func (e *FlushError) Unwrap() error { return e.Err }
 
 // lines buffers lines until Flush writes them to w.
 type lines struct {
@@ -39,15 +28,17 @@ type lines struct {
 	buf bytes.Buffer
 }
 
-func (l *lines) Flush() error {
+func (l *lines) Flush() (lost int, err error) {
 	if l.buf.Len() == 0 {
-		return nil
+		return 0, nil
 	}
 	defer l.buf.Reset() // also after an error: writing the rest of a line later would not repair it
-	if n, err := l.w.Write(l.buf.Bytes()); err != nil {
-		return &FlushError{bytes.Count(l.buf.Bytes()[n:], []byte{'\n'}), err}
+	n, err := l.w.Write(l.buf.Bytes())
+	if err != nil {
+		lost = bytes.Count(l.buf.Bytes()[n:], []byte{'\n'})
+		err = fmt.Errorf("write %d lines: %w", lost, err)
 	}
-	return nil
+	return lost, err
 }
 
 // NewText returns a Writer of lines for people. Entries without transitions write nothing.

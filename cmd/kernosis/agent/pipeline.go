@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -272,8 +271,8 @@ func (a *pipeline) flushEntries() {
 		a.page.Changed()
 	}
 	a.cluster.flush(a.journal.Seq(), a.engine.Conditions)
-	if failed, ok := errors.AsType[*console.FlushError](a.out.Flush()); ok {
-		a.metrics.OutputErrors(failed.Lines)
+	if lost, err := a.out.Flush(); err != nil {
+		a.metrics.OutputErrors(lost)
 	}
 }
 
