@@ -75,9 +75,7 @@ func (f *bundleFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 			return errors.New("--output: refusing to write the binary archive to a terminal: redirect the standard output")
 		}
 	} else {
-		if f.file == "" {
-			f.file = name + ".tar.gz"
-		}
+		f.file = cmp.Or(f.file, name+".tar.gz")
 		file, err := os.OpenFile(f.file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err != nil {
 			return output.Failed(fmt.Errorf("bundle: %w (-o names another file, -o - the standard output)", err))

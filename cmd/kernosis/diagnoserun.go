@@ -137,10 +137,7 @@ func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan, dir string) (*ru
 	if given["node"] == "" && slices.Contains(plan.Parameters(), "node") {
 		given["node"] = c.node
 	}
-	d := &runner.Diagnosis{ID: c.id, Graph: plan.Graph, Steps: plan.Steps, Parameters: given}
-	if d.ID == "" {
-		d.ID = newDiagnosisID(set)
-	}
+	d := &runner.Diagnosis{ID: cmp.Or(c.id, newDiagnosisID(set)), Graph: plan.Graph, Steps: plan.Steps, Parameters: given}
 	// A run that is continued keeps its parameters.
 	saved, err := runner.ReadSaved(worker.Checkpoints(dir), d.ID)
 	_, damaged := errors.AsType[*runner.CheckpointError](err)

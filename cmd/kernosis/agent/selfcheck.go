@@ -67,11 +67,7 @@ func FeatureLacks(hostRoot string, sources *collector.Sources) []selfcheck.Lack 
 	if err := bpf.CheckPinRoot(bpf.DefaultPinRoot); err != nil {
 		c.PinRoot, c.NoPins = bpf.DefaultPinRoot, err
 	}
-	lacks := selfcheck.New(c).Look()
-	if lacks == nil {
-		lacks = []selfcheck.Lack{} // encode it as [] in JSON
-	}
-	return lacks
+	return append([]selfcheck.Lack{}, selfcheck.New(c).Look()...) // encode none as [] in JSON
 }
 
 // run checks now, every minute, and when recheck receives, until ctx ends.

@@ -66,9 +66,7 @@ func (s *State) WriteTop(w io.Writer, v View) error {
 }
 
 func newPage(s *State, v View) *page {
-	if v.Rows == 0 {
-		v.Rows = 10
-	}
+	v.Rows = cmp.Or(v.Rows, 10)
 	return &page{State: s, View: v}
 }
 
@@ -291,10 +289,7 @@ func (p *page) conditions() *output.Rows {
 			case status == problem.False && !p.Wide:
 				well = append(well, c.Type)
 			default:
-				text := c.Message
-				if c.Reason != "" {
-					text = c.Reason + ": " + text
-				}
+				text := strings.TrimPrefix(c.Reason+": "+c.Message, ": ")
 				rows.Add(p.Colours.Status(string(status)), c.Type, p.since(c.LastTransition), text)
 			}
 		}
