@@ -189,23 +189,14 @@ func (p *parts) ready() error {
 	return p.check()
 }
 
-// access returns the access control of the agent's HTTP endpoints.
-func (c *Config) access(m *metrics.Metrics, log *slog.Logger) (*web.AccessConfig, error) {
-	to := c.Metrics.Access()
-	to.Counts, to.Log = web.NewCounts(), log
-	if err := m.Own.Register(to.Counts); err != nil {
-		return nil, err
-	}
-	if c.cluster != nil {
-		to.API = c.cluster.unlimited
-	}
-	return to, nil
-}
-
 func (p *parts) serve(ctx context.Context, g *errgroup.Group) error {
-	access, err := p.cfg.access(p.metrics, p.log)
-	if err != nil {
+	access := p.cfg.Metrics.Access()
+	access.Counts, access.Log = web.NewCounts(), p.log
+	if err := p.metrics.Own.Register(access.Counts); err != nil {
 		return output.Failed(err)
+	}
+	if p.cfg.cluster != nil {
+		access.API = p.cfg.cluster.unlimited
 	}
 	p.openPage(ctx)
 	figures := func(to *web.Access) http.Handler {
