@@ -111,7 +111,8 @@ func (k *KubeSettings) namespace() string {
 	return cmp.Or(k.Namespace, os.Getenv("POD_NAMESPACE"), metav1.NamespaceSystem)
 }
 
-// ResolveNodeName returns the name of the Node object, and the origin of that name.
+// ResolveNodeName returns the name of the Node object, and the origin of that name. With an error,
+// both are empty.
 func (k *KubeSettings) ResolveNodeName(from config.Origins) (name, origin string, err error) {
 	if k.NodeName != "" {
 		return k.NodeName, from[flagNodeName], nil

@@ -43,11 +43,8 @@ func (c *Config) shownNode() string {
 	if c.cluster != nil {
 		return c.cluster.node
 	}
-	node, _, err := c.Kube.ResolveNodeName(c.origins)
-	if err != nil {
-		return "localhost"
-	}
-	return node
+	node, _, _ := c.Kube.ResolveNodeName(c.origins)
+	return cmp.Or(node, "localhost")
 }
 
 func (a *pipeline) problemsNow() []problem.Problem {
