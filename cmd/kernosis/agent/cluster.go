@@ -73,7 +73,8 @@ func (p *parts) openReporter(r *clusterReporter) (err error) {
 		if r.events, err = events.New(events.Config{
 			Node: to.node, Namespace: cfg.Kube.EventNamespace, Client: to.api, Pods: p.pods,
 			Dir: cfg.StateDir, JournalDir: filepath.Join(cfg.StateDir, JournalDir), JournalSeq: p.journal.Seq(),
-			JournalWritten: p.journal.Written, Log: p.log, Acked: r.eventAcked,
+			JournalWritten: p.journal.Written, Log: p.log,
+			Acked: func(fault time.Time) { r.latency.WithLabelValues(objectEvent).Observe(time.Since(fault).Seconds()) },
 		}); err != nil {
 			return err
 		}
@@ -174,8 +175,4 @@ func (r *clusterReporter) conditionsAcked(ack conditions.Ack) {
 			r.latency.WithLabelValues(objectCondition).Observe(ack.At.Sub(fault).Seconds())
 		}
 	}
-}
-
-func (r *clusterReporter) eventAcked(fault time.Time) {
-	r.latency.WithLabelValues(objectEvent).Observe(time.Since(fault).Seconds())
 }

@@ -255,11 +255,6 @@ func (r *Refused) Error() string {
 	return "refused " + r.Fault + ": " + r.Reason
 }
 
-func requireMemoryCgroup() error {
-	_, err := memoryHierarchy()
-	return err
-}
-
 func requireUserfaultfd() error {
 	fd, err := openUserfaultfd()
 	switch {
