@@ -184,7 +184,7 @@ func (a *Access) guardBy(h http.Handler, path string, of tokenSource, challenges
 			h.ServeHTTP(w, r)
 			return
 		}
-		a.counts.refused(code)
+		a.counts.requests.WithLabelValues(strconv.Itoa(code)).Inc()
 		a.report.Do(func() {
 			a.log.Warn("request rejected", "address", Address(r), "path", display.Safe(r.URL.Path, 128), "code", code, "reason", why)
 		})

@@ -220,8 +220,6 @@ func newCounts(connections, requests string) *Counts {
 
 func (c *Counts) closed(reason string) { c.connections.WithLabelValues(reason).Inc() }
 
-func (c *Counts) refused(code int) { c.requests.WithLabelValues(strconv.Itoa(code)).Inc() }
-
 // Describe implements [prometheus.Collector].
 func (c *Counts) Describe(out chan<- *prometheus.Desc) {
 	c.connections.Describe(out)
