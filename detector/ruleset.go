@@ -67,9 +67,12 @@ func (s *RuleSet) PodLabelReaders() []string { return s.podLabels }
 // no rule set is returned.
 func Load(layers ...fs.FS) (*RuleSet, error) { return load(layers) }
 
-// LoadDir is Load with a directory as the topmost layer above the given ones.
+// LoadDir is Load with a directory as the topmost layer above the given ones; empty: without one.
 // Mistakes in it are reported with the directory's path.
 func LoadDir(path string, under ...fs.FS) (*RuleSet, error) {
+	if path == "" {
+		return load(under)
+	}
 	return load(under, layer{fsys: os.DirFS(path), dir: path})
 }
 

@@ -75,9 +75,7 @@ func (f *bundleFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 			return errors.New("--output: refusing to write the binary archive to a terminal: redirect the standard output")
 		}
 	} else {
-		if f.file == "" {
-			f.file = name + ".tar.gz"
-		}
+		f.file = cmp.Or(f.file, name+".tar.gz")
 		file, err := os.OpenFile(f.file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err != nil {
 			return output.Failed(fmt.Errorf("bundle: %w (-o names another file, -o - the standard output)", err))
@@ -111,10 +109,7 @@ func bundleName(node string, now time.Time) string {
 		}
 		return -1
 	}, node)
-	if node == "" {
-		node = "node"
-	}
-	return "kernosis-" + node + now.UTC().Format("-20060102-150405")
+	return "kernosis-" + cmp.Or(node, "node") + now.UTC().Format("-20060102-150405")
 }
 
 // support collects the files of a support archive.
@@ -201,7 +196,7 @@ func (s *support) page(page string) reader {
 	}
 }
 
-func (s *support) readFeatures(context.Context) (what, text string, err error) {
+func (s *support) readFeatures(ctx context.Context) (what, text string, err error) {
 	if !s.features {
 		return "", "", errors.New("--features=false")
 	}
@@ -209,9 +204,8 @@ func (s *support) readFeatures(context.Context) (what, text string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	var b strings.Builder
-	err = f.write(&b, true, output.Colours{})
-	return "kernosis features -o wide, with the permissions of the user who made this archive", b.String(), err
+	const command = "kernosis features -o wide, with the permissions of the user who made this archive"
+	return outputOf(command, func(w io.Writer) error { return f.write(w, true, output.Colours{}) })(ctx)
 }
 
 // hostRoot returns the folder of the host's /proc and /sys.
@@ -228,9 +222,7 @@ func (s *support) readDiagnoses(ctx context.Context) (what, text string, err err
 	if err != nil {
 		return "", "", err
 	}
-	var b strings.Builder
-	err = listDiagnoses(&b, views, true)
-	return "kernosis diagnose show -o wide", b.String(), err
+	return outputOf("kernosis diagnose show -o wide", func(w io.Writer) error { return listDiagnoses(w, views, true) })(ctx)
 }
 
 func (s *support) readMutes(ctx context.Context) (what, text string, err error) {

@@ -79,10 +79,11 @@ func runController(ctx context.Context, cfg controllerConfig, stderr io.Writer) 
 	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "kernosis_controller_build_info", Help: "Always 1; the version is in the label.", ConstLabels: prometheus.Labels{"version": version},
 	}, func() float64 { return 1 })
-	if err := ctrlmetrics.Registry.Register(build); err != nil {
+	remove, err := leader.Register(ctrlmetrics.Registry, build)
+	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
-	defer ctrlmetrics.Registry.Unregister(build)
+	defer remove()
 	err = lead(ctx, to, cfg, log)
 	if err == nil {
 		log.Info("controller ends")
@@ -169,8 +170,11 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, log *slog.
 		return err
 	}
 	defer remove()
-	// The alert receiver listens before that: an instance that does not lead answers so.
-	removeStarts, err := addStarts(m, cfg, installed, log)
+	// These parts create Diagnoses from alerts, Events and schedules once the CRDs are installed. The
+	// alert receiver listens before that: an instance that does not lead answers so.
+	_, removeStarts, err := start.Add(m, start.Config{
+		Namespace: cfg.Namespace, Alerts: cfg.Alerts, Installed: installed, Metrics: ctrlmetrics.Registry, Log: log,
+	})
 	if err != nil {
 		return err
 	}
@@ -192,10 +196,9 @@ func addServer(m manager.Manager, cfg controllerConfig, fleet *fleetNodes, log *
 	if to.API, err = kubernetes.NewForConfig(m.GetConfig()); err != nil {
 		return nil, err
 	}
-	if err := ctrlmetrics.Registry.Register(to.Counts); err != nil {
+	if remove, err = leader.Register(ctrlmetrics.Registry, to.Counts); err != nil {
 		return nil, err
 	}
-	remove = func() { ctrlmetrics.Registry.Unregister(to.Counts) }
 	if err := m.Add(&controllerServer{cfg.MetricsListen, to, fleet, log}); err != nil {
 		remove()
 		return nil, err
@@ -215,13 +218,4 @@ func (c *controllerServer) Start(ctx context.Context) error {
 		return err
 	}
 	return g.Wait()
-}
-
-// addStarts adds the parts that create Diagnoses from alerts, Events and schedules once their CRDs
-// are installed, and the server that receives alerts.
-func addStarts(m manager.Manager, cfg controllerConfig, installed <-chan struct{}, log *slog.Logger) (func(), error) {
-	_, remove, err := start.Add(m, start.Config{
-		Namespace: cfg.Namespace, Alerts: cfg.Alerts.server(), Installed: installed, Metrics: ctrlmetrics.Registry, Log: log,
-	})
-	return remove, err
 }

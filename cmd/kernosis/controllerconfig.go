@@ -48,7 +48,8 @@ type controllerConfig struct {
 	HealthListen   string         `mapstructure:"health-listen" yaml:"health-listen"`
 	Metrics        config.Metrics `mapstructure:",squash" yaml:",inline"`
 	LogLevel       string         `mapstructure:"log-level" yaml:"log-level"`
-	Alerts         alertsConfig   `mapstructure:",squash" yaml:",inline"`
+
+	Alerts start.AlertsConfig `mapstructure:",squash" yaml:",inline"`
 
 	origins  config.Origins // origin of each key's value
 	warnings []string       // suspicious settings that are not errors
@@ -149,7 +150,7 @@ func (c *controllerConfig) validate() error {
 	if _, err := config.ParseLevel(c.LogLevel); err != nil {
 		wrong("log-level", "%w", err)
 	}
-	errs = append(errs, c.Alerts.check(c.origins), c.Metrics.Check(c.origins))
+	errs = append(errs, checkAlerts(&c.Alerts, c.origins), c.Metrics.Check(c.origins))
 	return errors.Join(errs...)
 }
 
@@ -162,17 +163,6 @@ func (c *controllerConfig) rest() (*rest.Config, error) {
 	return to, nil
 }
 
-// alertsConfig configures how the controller receives alerts.
-type alertsConfig struct {
-	Listen       string   `mapstructure:"alerts-listen" yaml:"alerts-listen"`
-	CertFile     string   `mapstructure:"alerts-cert-file" yaml:"alerts-cert-file"`
-	KeyFile      string   `mapstructure:"alerts-key-file" yaml:"alerts-key-file"`
-	Audience     string   `mapstructure:"alerts-audience" yaml:"alerts-audience"`
-	ClientCAFile string   `mapstructure:"alerts-client-ca-file" yaml:"alerts-client-ca-file"`
-	ClientNames  []string `mapstructure:"alerts-client-names" yaml:"alerts-client-names"`
-	PlainHTTP    bool     `mapstructure:"alerts-plain-http" yaml:"alerts-plain-http"`
-}
-
 func alertsFlags(fs *pflag.FlagSet) {
 	fs.String("alerts-listen", "", "`address` that receives alerts from Alertmanager and Prometheus, such as :20260; empty: none")
 	fs.String("alerts-cert-file", "", "`file` with the certificate for alerts-listen, in PEM; reloaded when it changes")
@@ -183,7 +173,7 @@ func alertsFlags(fs *pflag.FlagSet) {
 	fs.Bool("alerts-plain-http", false, "receive alerts without TLS, on a loopback address only")
 }
 
-func (c *alertsConfig) check(from config.Origins) error {
+func checkAlerts(c *start.AlertsConfig, from config.Origins) error {
 	var errs []error
 	if c.Listen == "" {
 		for _, other := range []struct {
@@ -191,7 +181,7 @@ func (c *alertsConfig) check(from config.Origins) error {
 			given bool
 		}{
 			{"alerts-cert-file", c.CertFile != ""}, {"alerts-key-file", c.KeyFile != ""}, {"alerts-client-ca-file", c.ClientCAFile != ""},
-			{"alerts-client-names", len(c.ClientNames) > 0}, {"alerts-plain-http", c.PlainHTTP},
+			{"alerts-client-names", len(c.ClientNames) > 0}, {"alerts-plain-http", c.Plain},
 		} {
 			if other.given {
 				errs = append(errs, from.Errorf(other.key, "requires alerts-listen"))
@@ -202,13 +192,5 @@ func (c *alertsConfig) check(from config.Origins) error {
 	if c.Audience == "" {
 		errs = append(errs, from.Errorf("alerts-audience", "must not be empty"))
 	}
-	server := c.server()
-	return errors.Join(append(errs, server.Check(from.Errorf))...)
-}
-
-func (c *alertsConfig) server() start.AlertsConfig {
-	return start.AlertsConfig{
-		Listen: c.Listen, Audience: c.Audience, CertFile: c.CertFile, KeyFile: c.KeyFile, Plain: c.PlainHTTP,
-		ClientCAFile: c.ClientCAFile, ClientNames: c.ClientNames,
-	}
+	return errors.Join(append(errs, c.Check(from.Errorf))...)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/controller/start"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
@@ -33,15 +34,15 @@ func TestAlertsConfiguration(t *testing.T) {
 	for name, c := range map[string]struct {
 		args    []string
 		mistake string
-		check   func(alertsConfig) bool
+		check   func(start.AlertsConfig) bool
 	}{
-		"none": {check: func(c alertsConfig) bool { return c.Listen == "" }},
-		"file": {args: []string{"--config", write("alerts-listen: 127.0.0.1:20260\nalerts-plain-http: true\n")}, check: func(c alertsConfig) bool {
-			return c.Listen == "127.0.0.1:20260" && c.PlainHTTP && c.Audience == "kernosis"
+		"none": {check: func(c start.AlertsConfig) bool { return c.Listen == "" }},
+		"file": {args: []string{"--config", write("alerts-listen: 127.0.0.1:20260\nalerts-plain-http: true\n")}, check: func(c start.AlertsConfig) bool {
+			return c.Listen == "127.0.0.1:20260" && c.Plain && c.Audience == "kernosis"
 		}},
 		"certificates": {
 			args:  []string{"--alerts-listen", ":1", "--alerts-cert-file", "c", "--alerts-key-file", "k", "--alerts-client-ca-file", "ca", "--alerts-client-names", "a,b"},
-			check: func(c alertsConfig) bool { return len(c.ClientNames) == 2 && c.ClientCAFile == "ca" },
+			check: func(c start.AlertsConfig) bool { return len(c.ClientNames) == 2 && c.ClientCAFile == "ca" },
 		},
 		"without TLS":    {args: []string{"--alerts-listen", ":1", "--alerts-plain-http"}, mistake: "alerts-plain-http: alerts-listen :1: want a loopback address"},
 		"no certificate": {args: []string{"--alerts-listen", ":1"}, mistake: "alerts-listen: requires alerts-cert-file"},

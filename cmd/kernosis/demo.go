@@ -73,7 +73,11 @@ func demo(ctx context.Context, out, errOut io.Writer) error {
 	if err := writeDemoTriggers(filepath.Join(dir, "diagnose-dir")); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	fmt.Fprintf(out, "Kernel %s, BTF %s. Faults run in their own control groups, network namespaces\nand loop files. Quiet times of rules are cut to 5 s, so that problems clear soon.\n\n", status.Kernel(), haveBTF())
+	btf := "yes"
+	if _, err := bpf.OpenKernel(); err != nil {
+		btf = "no"
+	}
+	fmt.Fprintf(out, "Kernel %s, BTF %s. Faults run in their own control groups, network namespaces\nand loop files. Quiet times of rules are cut to 5 s, so that problems clear soon.\n\n", status.Kernel(), btf)
 
 	d := &demoRun{out: out, errOut: errOut, dir: dir, pins: fmt.Sprintf("/sys/fs/bpf/kernosis-demo-%d", os.Getpid())}
 	defer remove(d.pins)
@@ -273,7 +277,8 @@ func (d *demoRun) show(e demoStep) {
 	if e.Diagnosis != nil {
 		err = d.lines.Diagnosis(e.Now, e.Diagnosis)
 	}
-	if err = errors.Join(err, d.lines.Flush()); err != nil {
+	_, flushed := d.lines.Flush()
+	if err = errors.Join(err, flushed); err != nil {
 		fmt.Fprintln(d.errOut, err)
 	}
 }
@@ -416,11 +421,4 @@ func (d *demoRun) stop() {
 	if err := d.cmd.Wait(); err != nil {
 		fmt.Fprintln(d.errOut, "demo: the agent:", err)
 	}
-}
-
-func haveBTF() string {
-	if _, err := bpf.OpenKernel(); err != nil {
-		return "no"
-	}
-	return "yes"
 }

@@ -72,7 +72,7 @@ type operationDocument struct {
 	ByController bool                `json:"byController,omitempty"`
 	Doc          string              `json:"doc"`
 	Parameters   []parameterDocument `json:"parameters,omitempty"`
-	Results      []resultDocument    `json:"results,omitempty"`
+	Results      []operation.Result  `json:"results,omitempty"`
 }
 
 type parameterDocument struct {
@@ -84,11 +84,6 @@ type parameterDocument struct {
 	Doc      string         `json:"doc"`
 }
 
-type resultDocument struct {
-	Name string `json:"name"`
-	Doc  string `json:"doc"`
-}
-
 func describeAll(all []operation.Builtin) []*operationDocument {
 	list := make([]*operationDocument, len(all))
 	for i := range all {
@@ -98,13 +93,10 @@ func describeAll(all []operation.Builtin) []*operationDocument {
 }
 
 func documentOf(b *operation.Builtin) *operationDocument {
-	d := &operationDocument{Name: b.Name, Effect: b.Effect, TenantSafe: b.TenantSafe, ByController: b.ByController, Doc: b.Doc}
+	d := &operationDocument{Name: b.Name, Effect: b.Effect, TenantSafe: b.TenantSafe, ByController: b.ByController, Doc: b.Doc, Results: b.Results}
 	for i := range b.Parameters {
 		p := &b.Parameters[i]
 		d.Parameters = append(d.Parameters, parameterDocument{p.Name, p.Kind, p.Required, p.Default, p.Form(), p.Doc})
-	}
-	for _, r := range b.Results {
-		d.Results = append(d.Results, resultDocument(r))
 	}
 	return d
 }

@@ -137,10 +137,7 @@ func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan, dir string) (*ru
 	if given["node"] == "" && slices.Contains(plan.Parameters(), "node") {
 		given["node"] = c.node
 	}
-	d := &runner.Diagnosis{ID: c.id, Graph: plan.Graph, Steps: plan.Steps, Parameters: given}
-	if d.ID == "" {
-		d.ID = newDiagnosisID(set)
-	}
+	d := &runner.Diagnosis{ID: cmp.Or(c.id, newDiagnosisID(set)), Graph: plan.Graph, Steps: plan.Steps, Parameters: given}
 	// A run that is continued keeps its parameters.
 	saved, err := runner.ReadSaved(worker.Checkpoints(dir), d.ID)
 	_, damaged := errors.AsType[*runner.CheckpointError](err)
@@ -177,10 +174,7 @@ func parameterText(parameters map[string]string) string {
 	for _, key := range slices.Sorted(maps.Keys(parameters)) {
 		out = append(out, key+"="+parameters[key])
 	}
-	if len(out) == 0 {
-		return "none"
-	}
-	return strings.Join(out, " ")
+	return cmp.Or(strings.Join(out, " "), "none")
 }
 
 // newDiagnosisID returns an ID that begins with the set's name, so that a list of runs is readable.
@@ -264,10 +258,11 @@ func forgetOld(r *runner.Runner, store *artifact.Store, dir string, keep int) er
 	if err != nil {
 		return err
 	}
-	ended := slices.DeleteFunc(views, func(v *agent.Diagnosis) bool { return v.Err != nil || !v.Report.Phase.Ended() })
-	var errs []error
 	// Runs of the agent are not removed: it may not have reported them yet.
-	ended = slices.DeleteFunc(ended, func(v *agent.Diagnosis) bool { return worker.Taken(dir, v.Report.ID) })
+	ended := slices.DeleteFunc(views, func(v *agent.Diagnosis) bool {
+		return v.Err != nil || !v.Report.Phase.Ended() || worker.Taken(dir, v.Report.ID)
+	})
+	var errs []error
 	for _, v := range ended[:max(0, len(ended)-keep)] { // the list is sorted by age, oldest first
 		errs = append(errs, r.Forget(v.Report.ID), store.Remove(v.Report.ID))
 	}

@@ -193,8 +193,7 @@ func lintFormats(path string, in lint.Input, corpus *lint.Corpus) ([]lint.Findin
 func lintWarnings(f *npd.File) []lint.Finding {
 	var out []lint.Finding
 	for _, w := range f.Warnings {
-		msg := inField(w.Field, w.Msg)
-		out = append(out, lint.Finding{File: f.Name, Line: w.Line, Level: lint.Warning, Code: "ignored", Message: msg})
+		out = append(out, lint.Finding{File: f.Name, Line: w.Line, Level: lint.Warning, Code: "ignored", Message: inField(w.Field, w.Msg)})
 	}
 	if f.Skipped != "" {
 		out = append(out, lint.Finding{File: f.Name, Line: 1, Level: lint.Info, Code: "skipped", Message: "skipped: " + f.Skipped})
@@ -329,8 +328,12 @@ func lintManifests(files []document.File, rules *detector.RuleSet, in *lint.Inpu
 	if err != nil {
 		return nil, err
 	}
-	known, err := reviewed(r)
+	shipped, err := manifest.ShippedFiles()
 	if err != nil {
+		return nil, err
+	}
+	known := review.Known{Builtins: catalog.All(operation.Host{})}
+	if known.Shipped, err = r.Parse(shipped...); err != nil {
 		return nil, err
 	}
 	for _, rule := range rules.Rules() {
@@ -344,27 +347,12 @@ func lintManifests(files []document.File, rules *detector.RuleSet, in *lint.Inpu
 		known.Reasons = append(known.Reasons, in.Rules[i].Reason)
 		known.Conditions = append(known.Conditions, in.Rules[i].Condition)
 	}
-	return lintFindings(review.Manifests(m, known)), nil
-}
-
-// reviewed returns the shipped and built-in objects that manifests may refer to.
-func reviewed(r *manifest.Reader) (review.Known, error) {
-	known := review.Known{Builtins: catalog.All(operation.Host{})}
-	files, err := manifest.ShippedFiles()
-	if err != nil {
-		return known, err
-	}
-	known.Shipped, err = r.Parse(files...)
-	return known, err
-}
-
-func lintFindings(found []review.Finding) []lint.Finding {
 	var out []lint.Finding
-	for _, f := range found {
+	for _, f := range review.Manifests(m, known) {
 		p, level := f.Place, lint.Level(f.Level)
 		out = append(out, lint.Finding{File: p.File, Line: p.Line, Level: level, Code: f.Code, Message: inField(p.Field, p.Msg)})
 	}
-	return out
+	return out, nil
 }
 
 // inField returns a message about a field, or about the whole file if field is empty.

@@ -124,10 +124,7 @@ func newVersion() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w, b := cmd.OutOrStdout(), thisBuild()
-			return output.Failed(format.Write(w, b, func() error {
-				fmt.Fprint(w, b)
-				return nil
-			}))
+			return output.Failed(format.Write(w, b, func() error { _, err := io.WriteString(w, b.String()); return err }))
 		},
 	}
 	format = output.Add(cmd)

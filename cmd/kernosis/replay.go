@@ -126,7 +126,7 @@ func (f *replayFlags) ruleSet() (*detector.RuleSet, *replay.Monitors, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	set, err := agent.LoadLayers(f.rules, detector.Shipped(), monitors.Rules)
+	set, err := detector.LoadDir(f.rules, detector.Shipped(), monitors.Rules)
 	if err == nil {
 		monitors.NoteUnset(set)
 	}

@@ -121,10 +121,7 @@ func tabulateRules(w io.Writer, set *detector.RuleSet, all bool) error {
 	}
 	rows.Add("RULE", "SEVERITY", "REPORTED AS", "REASON", "FROM", "EVENTS", "DOC")
 	for _, r := range set.Rules() {
-		as, from := "Event", "shipped"
-		if r.Condition != "" {
-			as = r.Condition
-		}
+		from := "shipped"
 		if r.Layer > 0 {
 			from = fmt.Sprintf("%s:%d", r.File, r.Line)
 		}
@@ -132,7 +129,7 @@ func tabulateRules(w io.Writer, set *detector.RuleSet, all bool) error {
 		for _, k := range r.Events {
 			events = append(events, string(k))
 		}
-		rows.Add(r.Name, string(r.Severity), as, r.Reason, from, strings.Join(events, ","), r.Doc)
+		rows.Add(r.Name, string(r.Severity), cmp.Or(r.Condition, "Event"), r.Reason, from, strings.Join(events, ","), r.Doc)
 	}
 	return rows.Write(w)
 }

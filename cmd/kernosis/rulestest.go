@@ -80,9 +80,7 @@ func testRules(args []string) (*ruletest.Results, error) {
 	}
 	var errs []error
 	for _, d := range dirs {
-		if err := d.run(results); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, d.run(results))
 	}
 	return results, errors.Join(errs...)
 }

@@ -238,8 +238,8 @@ func (t *top) live(ctx context.Context, screen *os.File, typed <-chan byte) erro
 		select {
 		case <-ctx.Done():
 			return nil
-		case key, ok := <-typed:
-			if !ok || quits(key) {
+		case key, ok := <-typed: // a raw terminal passes Ctrl-C and Ctrl-D on, as 3 and 4
+			if !ok || key == 'q' || key == 'Q' || key == 3 || key == 4 {
 				return nil
 			}
 		case a := <-read:
@@ -256,9 +256,6 @@ func (t *top) live(ctx context.Context, screen *os.File, typed <-chan byte) erro
 		}
 	}
 }
-
-// quits reports whether a key ends top: q, or Ctrl-C and Ctrl-D, which a raw terminal passes on.
-func quits(key byte) bool { return key == 'q' || key == 'Q' || key == 3 || key == 4 }
 
 // read reads the agent's state. It looks for the agent first if that is not known or has ended.
 func (t *top) read(ctx context.Context) (*status.State, error) {

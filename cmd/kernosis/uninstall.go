@@ -42,7 +42,7 @@ configuration stay: remove them as you installed them (helm uninstall, kubectl d
 			return nil
 		},
 	}
-	uninstall := func(ctx context.Context, to *rest.Config, say func(line string)) error {
+	uninstall := func(ctx context.Context, to *rest.Config, say func(string)) error {
 		c.To, c.Say = to, say
 		return install.Uninstall(ctx, c)
 	}
@@ -92,12 +92,9 @@ func newCRDsDelete() *cobra.Command {
 	return cmd
 }
 
-// clusterWork is work with many writes to the API server. It reports its progress to say.
-type clusterWork func(ctx context.Context, to *rest.Config, say func(line string)) error
-
 // writesCluster makes a command do work with a timeout and the rate limits for many writes, and adds
-// the flags for that.
-func writesCluster(cmd *cobra.Command, timeout time.Duration, usage string, work clusterWork) *kubeFlagSet {
+// the flags for that. The work reports its progress to say.
+func writesCluster(cmd *cobra.Command, timeout time.Duration, usage string, work func(ctx context.Context, to *rest.Config, say func(string)) error) *kubeFlagSet {
 	kube := newKubeFlagSet(cmd.Flags())
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, usage)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

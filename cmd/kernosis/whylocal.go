@@ -132,10 +132,7 @@ func nodeOfState(reads *bounded.Calls, within time.Duration, state string) strin
 
 // defaultNode returns this node's name without a configuration, or "" if it is unknown.
 func defaultNode() string {
-	name, _, err := new(agent.KubeSettings).ResolveNodeName(nil)
-	if err != nil {
-		return ""
-	}
+	name, _, _ := new(agent.KubeSettings).ResolveNodeName(nil)
 	return name
 }
 

@@ -114,6 +114,15 @@ func Exact(d time.Duration) string {
 	return s
 }
 
+// Clock formats a time of day in now's time zone, with the date unless it is now's.
+func Clock(t, now time.Time) string {
+	t = t.In(now.Location())
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(time.DateTime)
+}
+
 // Cells returns how many terminal cells a text takes, without its colour sequences.
 func Cells(s string) int {
 	n := 0

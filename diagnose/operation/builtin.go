@@ -46,8 +46,8 @@ type Builtin struct {
 
 // Result is a key that a built-in may set in its results.
 type Result struct {
-	Name string // camelCase: "holderPID"
-	Doc  string
+	Name string `json:"name"` // camelCase: "holderPID"
+	Doc  string `json:"doc"`
 }
 
 // Call is one run of an operation.

@@ -134,9 +134,9 @@ func (a *Answer) cause(p *page, c *Cause) {
 	}
 	switch {
 	case c.Lasts && !c.First.IsZero():
-		text += " (since " + clock(c.First, a.At) + ")"
+		text += " (since " + display.Clock(c.First, a.At) + ")"
 	case !c.Last.IsZero():
-		text += " (at " + clock(c.Last, a.At) + ")"
+		text += " (at " + display.Clock(c.Last, a.At) + ")"
 	}
 	p.line("CAUSE", text)
 	if c.Muted != "" {
@@ -153,7 +153,7 @@ func (a *Answer) seen(p *page) {
 		label = ""
 	}
 	for _, m := range a.Seen {
-		at := clock(m.At, a.At)
+		at := display.Clock(m.At, a.At)
 		p.hanging(label, at+" "+m.Text, display.Cells(at)+1)
 		for _, d := range m.Details {
 			p.hanging("", strings.Repeat(" ", display.Cells(at)+1)+d, display.Cells(at)+3)

@@ -88,16 +88,7 @@ func (b *builder) finding(f Finding) string {
 	return strings.TrimSuffix(b.text(f.Reason)+": "+b.text(f.Message), ": ")
 }
 
-// clock formats a time of day, with the date if it is not today.
-func (b *builder) clock(t time.Time) string { return clock(t, b.in.Now) }
-
-func clock(t, now time.Time) string {
-	t = t.In(now.Location())
-	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
-		return t.Format(time.TimeOnly)
-	}
-	return t.Format(time.DateTime)
-}
+func (b *builder) clock(t time.Time) string { return display.Clock(t, b.in.Now) }
 
 // recent reports whether something happened recently enough to be reported.
 func (b *builder) recent(at time.Time) bool { return b.in.Now.Sub(at) <= b.in.Since }

@@ -17,21 +17,10 @@ type Writer interface {
 	Write(journal.Entry) error
 	// Diagnosis writes a Diagnosis that has ended.
 	Diagnosis(now time.Time, d *Diagnosis) error
-	// Flush writes out what was buffered since the last call. Its errors are of the type *FlushError.
-	Flush() error
+	// Flush writes out what was buffered since the last call. lost is how many lines were not
+	// written, or in part.
+	Flush() (lost int, err error)
 }
-
-// FlushError is an error of [Writer.Flush].
-type FlushError struct {
-	Lines int // not written, or in part
-	Err   error
-}
-
-// Error implements error.
-func (e *FlushError) Error() string { return fmt.Sprintf("write %d lines: %v", e.Lines, e.Err) }
-
-// Unwrap returns the error of the write.
-func (e *FlushError) Unwrap() error { return e.Err }
 
 // lines buffers lines until Flush writes them to w.
 type lines struct {
@@ -39,15 +28,17 @@ type lines struct {
 	buf bytes.Buffer
 }
 
-func (l *lines) Flush() error {
+func (l *lines) Flush() (lost int, err error) {
 	if l.buf.Len() == 0 {
-		return nil
+		return 0, nil
 	}
 	defer l.buf.Reset() // also after an error: writing the rest of a line later would not repair it
-	if n, err := l.w.Write(l.buf.Bytes()); err != nil {
-		return &FlushError{bytes.Count(l.buf.Bytes()[n:], []byte{'\n'}), err}
+	n, err := l.w.Write(l.buf.Bytes())
+	if err != nil {
+		lost = bytes.Count(l.buf.Bytes()[n:], []byte{'\n'})
+		err = fmt.Errorf("write %d lines: %w", lost, err)
 	}
-	return nil
+	return lost, err
 }
 
 // NewText returns a Writer of lines for people. Entries without transitions write nothing.
@@ -92,7 +83,8 @@ func (t *text) Write(s journal.Entry) error {
 		case tr.Problem != nil:
 			t.problem(s, tr.Problem)
 		case tr.Condition != nil:
-			t.condition(s, tr.Condition)
+			c := tr.Condition
+			fmt.Fprintf(&t.buf, "%s %-8s %s=%s %s: %s\n", s.Now.Local().Format("15:04:05.000"), "node", c.Type, c.Status, c.Reason, c.Message)
 		case tr.Mute != nil:
 			t.mute(s, tr.Mute)
 		}
@@ -106,21 +98,28 @@ func (t *text) problem(s journal.Entry, p *problem.Problem) {
 		at = s.Event.Time // the time of the fault, not of its detection
 	}
 	fmt.Fprintf(&t.buf, "%s %-8s %-*s %s", at.Local().Format("15:04:05.000"), label(p), reasonWidth, p.Reason, p.Message)
-	if p.State == problem.Resolved {
-		fmt.Fprintf(&t.buf, " — after %s", s.Now.Sub(p.FirstSeen).Round(time.Second))
-	}
-	if p.Count > 1 {
-		fmt.Fprintf(&t.buf, " (x%d)", p.Count)
-	}
-	fmt.Fprintf(&t.buf, " [%s", p.Rule)
-	if p.SuppressedBy != "" {
-		fmt.Fprintf(&t.buf, ", caused by %s", p.SuppressedBy)
-	}
-	t.buf.WriteByte(']')
+	t.buf.WriteString(After(p, s.Now))
 	if s.Event != nil && p.State == problem.Firing && s.Event.CPU != event.NoCPU {
 		fmt.Fprintf(&t.buf, " (%s)", latency(s.Now.Sub(s.Event.Time)))
 	}
 	t.buf.WriteByte('\n')
+}
+
+// After returns what follows the message of a problem: how long it fired if it is resolved, how often
+// it occurred, its rule, and the rule of its cause.
+func After(p *problem.Problem, now time.Time) string {
+	var text string
+	if p.State == problem.Resolved {
+		text = fmt.Sprintf(" — after %s", now.Sub(p.FirstSeen).Round(time.Second))
+	}
+	if p.Count > 1 {
+		text += fmt.Sprintf(" (x%d)", p.Count)
+	}
+	text += " [" + p.Rule
+	if p.SuppressedBy != "" {
+		text += ", caused by " + p.SuppressedBy
+	}
+	return text + "]"
 }
 
 // label returns one word for the state of the problem: its severity while it fires.
@@ -133,10 +132,6 @@ func label(p *problem.Problem) string {
 	default:
 		return string(p.Severity)
 	}
-}
-
-func (t *text) condition(s journal.Entry, c *problem.Condition) {
-	fmt.Fprintf(&t.buf, "%s %-8s %s=%s %s: %s\n", s.Now.Local().Format("15:04:05.000"), "node", c.Type, c.Status, c.Reason, c.Message)
 }
 
 func (t *text) mute(s journal.Entry, m *problem.MuteChange) {

@@ -170,7 +170,8 @@ func (r *Follower) Read(f func(Entry) error) (damaged int, err error) {
 		damaged += n
 		switch {
 		case err == nil, os.IsNotExist(err): // dropped by the writer meanwhile
-		case stop != nil, short(err):
+		case stop != nil, errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+			// f ends it, or the process or the machine is short of something.
 			return damaged, fmt.Errorf("read journal: %w", err)
 		default: // the disk fails: what follows must not depend on it
 			damaged++
@@ -178,12 +179,6 @@ func (r *Follower) Read(f func(Entry) error) (damaged int, err error) {
 		}
 	}
 	return damaged, nil
-}
-
-// short reports whether a file could not be read because of something that the process or the
-// machine is short of.
-func short(err error) bool {
-	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
 func (r *Follower) readSegment(s segment, f func(Entry) error) (damaged int, err error) {

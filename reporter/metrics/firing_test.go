@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/kernosis/kernosis/collector/selfcheck"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -41,7 +42,7 @@ func TestNothingVanishesWhileItIsSetAgain(t *testing.T) {
 	m := New("v1", "n")
 	set := func(other string) {
 		m.Firing([]problem.Problem{{Rule: "a", Reason: "A", Severity: problem.Info, Subject: "sda"}, {Rule: other, Reason: "B", Severity: problem.Info}})
-		m.Degraded([]Lack{{Part: "a", Reason: "A"}, {Part: other, Reason: "B"}})
+		m.Degraded([]selfcheck.Lack{{Part: "a", Reason: "A"}, {Part: other, Reason: "B"}})
 		m.Conditions([]problem.Condition{{Type: "a", Status: problem.True}, {Type: other, Status: problem.False}})
 	}
 	set("b")

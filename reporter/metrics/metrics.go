@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/selfcheck"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -50,36 +51,24 @@ func New(version, node string) *Metrics {
 		own = prometheus.WrapRegistererWith(prometheus.Labels{"node": node}, registry)
 	}
 	with := promauto.With(own)
+	counter := func(name, help string, labelNames ...string) *prometheus.CounterVec {
+		return with.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labelNames)
+	}
+	gauge := func(name, help string, labelNames ...string) *prometheus.GaugeVec {
+		return with.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labelNames)
+	}
 	m := &Metrics{
 		Registry: registry, Own: own,
 		series: map[*prometheus.GaugeVec]map[labels]struct{}{}, losses: map[labels]uint64{},
-		events: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_events_total", Help: "Events that reached the engine, by kind.",
-		}, []string{"kind"}),
-		lost: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_records_lost_total", Help: "Kernel records and log lines that were lost, by source and reason (ring-full, recursion, malformed, foreign-wire; for logs also overrun, truncated, rotated, rate-limit and others).",
-		}, []string{"stem", "reason"}),
-		problems: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_problem_transitions_total", Help: "State changes of problems, by rule, reason and the state entered; a temporary problem enters firing at each occurrence.",
-		}, []string{"rule", "reason", "state"}),
-		occurrences: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_problem_occurrences_total", Help: "Occurrences of problems, counted as in problem_counter, by rule, reason and severity.",
-		}, []string{"rule", "reason", "severity"}),
-		firing: with.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kernosis_problems", Help: "Problems that are firing now, by rule.",
-		}, []string{"rule"}),
-		info: with.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kernosis_problem_info", Help: "1 for each problem that is firing now, with the pod, device or task that it affects; at most 100, the most severe first.",
-		}, []string{"rule", "reason", "severity", "subject"}),
-		condition: with.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kernosis_condition", Help: "1 for the status a node condition has now, 0 for the others.",
-		}, []string{"type", "status"}),
-		sourceUp: with.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kernosis_source_up", Help: "1 if the source can detect its faults, 0 if it is blind.",
-		}, []string{"stem"}),
-		degraded: with.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kernosis_degraded", Help: "1 for each degraded part of the agent, by reason (ProgramsNotLoaded, MissingHostPath, MissingRights).",
-		}, []string{"part", "reason"}),
+		events:      counter("kernosis_events_total", "Events that reached the engine, by kind.", "kind"),
+		lost:        counter("kernosis_records_lost_total", "Kernel records and log lines that were lost, by source and reason (ring-full, recursion, malformed, foreign-wire; for logs also overrun, truncated, rotated, rate-limit and others).", "stem", "reason"),
+		problems:    counter("kernosis_problem_transitions_total", "State changes of problems, by rule, reason and the state entered; a temporary problem enters firing at each occurrence.", "rule", "reason", "state"),
+		occurrences: counter("kernosis_problem_occurrences_total", "Occurrences of problems, counted as in problem_counter, by rule, reason and severity.", "rule", "reason", "severity"),
+		firing:      gauge("kernosis_problems", "Problems that are firing now, by rule.", "rule"),
+		info:        gauge("kernosis_problem_info", "1 for each problem that is firing now, with the pod, device or task that it affects; at most 100, the most severe first.", "rule", "reason", "severity", "subject"),
+		condition:   gauge("kernosis_condition", "1 for the status a node condition has now, 0 for the others.", "type", "status"),
+		sourceUp:    gauge("kernosis_source_up", "1 if the source can detect its faults, 0 if it is blind.", "stem"),
+		degraded:    gauge("kernosis_degraded", "1 for each degraded part of the agent, by reason (ProgramsNotLoaded, MissingHostPath, MissingRights).", "part", "reason"),
 		latency: with.NewHistogram(prometheus.HistogramOpts{
 			Name: "kernosis_detection_latency_seconds", Help: "Time from the kernel's timestamp of a fault until the agent has handled it.",
 			// 10 µs … 10 s: less is clock noise, more is an outage.
@@ -89,15 +78,9 @@ func New(version, node string) *Metrics {
 			Name: "kernosis_rule_evaluation_seconds", Help: "Time to evaluate all rules for one event.",
 			Buckets: prometheus.ExponentialBuckets(250e-9, 4, 9), // 250 ns … 16 ms
 		}),
-		ruleErrors: with.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kernosis_rule_errors", Help: "Evaluations of a rule that failed since the agent started.",
-		}, []string{"rule"}),
-		groupsOver: with.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kernosis_rule_groups_overflowed", Help: "Events beyond a rule's limit of groups since the agent started.",
-		}, []string{"rule"}),
-		limited: with.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kernosis_rule_events_limited", Help: "Events beyond a rule's rateLimit since the agent started, which were recorded together.",
-		}, []string{"rule"}),
+		ruleErrors: gauge("kernosis_rule_errors", "Evaluations of a rule that failed since the agent started.", "rule"),
+		groupsOver: gauge("kernosis_rule_groups_overflowed", "Events beyond a rule's limit of groups since the agent started.", "rule"),
+		limited:    gauge("kernosis_rule_events_limited", "Events beyond a rule's rateLimit since the agent started, which were recorded together.", "rule"),
 		roomless: with.NewGauge(prometheus.GaugeOpts{
 			Name: "kernosis_sources_overflowed", Help: "Events of sources beyond the limit of sources since the agent started.",
 		}),
@@ -105,9 +88,7 @@ func New(version, node string) *Metrics {
 			Name: "kernosis_output_errors_total", Help: "Lines that could not be written to the standard output.",
 		}),
 	}
-	with.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "kernosis_build_info", Help: "Always 1; the version is in the label.",
-	}, []string{"version"}).WithLabelValues(version).Set(1)
+	gauge("kernosis_build_info", "Always 1; the version is in the label.", "version").WithLabelValues(version).Set(1)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, k := range event.Kinds() {
 		m.events.WithLabelValues(string(k)) // export zeros from the start
@@ -191,14 +172,11 @@ func statuses(c *problem.Condition) map[labels]float64 {
 	return series
 }
 
-// Lack is a reason why a part of the agent is degraded.
-type Lack struct{ Part, Reason string }
-
 // Degraded sets the degraded parts of the agent; all others are not degraded.
-func (m *Metrics) Degraded(lacks []Lack) {
+func (m *Metrics) Degraded(lacks []selfcheck.Lack) {
 	series := map[labels]float64{}
 	for _, l := range lacks {
-		series[labels{l.Part, l.Reason}] = 1
+		series[labels{l.Part, string(l.Reason)}] = 1
 	}
 	m.replace(m.degraded, 2, series)
 }

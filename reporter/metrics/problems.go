@@ -7,14 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 )
-
-// ProblemKind identifies a rule in node-problem-detector's metrics.
-type ProblemKind struct {
-	Condition string // empty for temporary problems
-	Reason    string
-}
 
 // Problems exports node-problem-detector's metrics problem_counter and problem_gauge under their
 // original names. Its methods are safe for concurrent use.
@@ -26,8 +21,8 @@ type Problems struct {
 	reasons map[string][]string // by condition type
 }
 
-// NewProblems registers the metrics, with a zero for each kind.
-func NewProblems(r prometheus.Registerer, kinds []ProblemKind) *Problems {
+// NewProblems registers the metrics, with zeros for the problems of rules.
+func NewProblems(r prometheus.Registerer, rules []*detector.Rule) *Problems {
 	with := promauto.With(r)
 	p := &Problems{
 		reasons: map[string][]string{},
@@ -38,21 +33,21 @@ func NewProblems(r prometheus.Registerer, kinds []ProblemKind) *Problems {
 			Name: "problem_gauge", Help: "Whether a specific type of problem is affecting the node or not.",
 		}, []string{"type", "reason"}),
 	}
-	p.Known(kinds)
+	p.Known(rules)
 	return p
 }
 
-// Known adds zeros for further kinds. The number of rules bounds theirs.
-func (p *Problems) Known(kinds []ProblemKind) {
+// Known adds zeros for the problems of further rules.
+func (p *Problems) Known(rules []*detector.Rule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, k := range kinds {
-		p.counter.WithLabelValues(k.Reason)
-		if k.Condition == "" || slices.Contains(p.reasons[k.Condition], k.Reason) {
+	for _, r := range rules {
+		p.counter.WithLabelValues(r.Reason)
+		if r.Condition == "" || slices.Contains(p.reasons[r.Condition], r.Reason) {
 			continue
 		}
-		p.reasons[k.Condition] = append(p.reasons[k.Condition], k.Reason)
-		p.gauge.WithLabelValues(k.Condition, k.Reason)
+		p.reasons[r.Condition] = append(p.reasons[r.Condition], r.Reason)
+		p.gauge.WithLabelValues(r.Condition, r.Reason)
 	}
 }
 

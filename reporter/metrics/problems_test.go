@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -14,7 +15,7 @@ import (
 // counted, and the series of removed condition types are deleted.
 func TestProblems(t *testing.T) {
 	r := prometheus.NewRegistry()
-	p := NewProblems(r, []ProblemKind{{Reason: "Hiccup"}, {Condition: "Broken", Reason: "FellOver"}, {Condition: "Broken", Reason: "Burnt"}, {Condition: "Gone", Reason: "Left"}})
+	p := NewProblems(r, []*detector.Rule{{Reason: "Hiccup"}, {Condition: "Broken", Reason: "FellOver"}, {Condition: "Broken", Reason: "Burnt"}, {Condition: "Gone", Reason: "Left"}})
 	for _, hiddenBy := range []string{"", "cause"} {
 		p.Transition(problem.Transition{Problem: &problem.Problem{Reason: "Hiccup", State: problem.Firing, SuppressedBy: hiddenBy}})
 	}
@@ -37,7 +38,7 @@ problem_gauge{reason="FellOver",type="Broken"} 1
 	if err := testutil.GatherAndCompare(r, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
-	p.Known([]ProblemKind{{Condition: "Gone", Reason: "Left"}}) // and it exists again
+	p.Known([]*detector.Rule{{Condition: "Gone", Reason: "Left"}}) // and it exists again
 	if n := testutil.CollectAndCount(p.gauge); n != 3 {
 		t.Errorf("%d gauges", n)
 	}

@@ -7,13 +7,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
 // A reason that no rule has was reported by a problem daemon.
 func TestReportedReasonInGauge(t *testing.T) {
 	m := New("test", "")
-	p := NewProblems(m.Registry, []ProblemKind{{Condition: "GPUUnhealthy", Reason: "ReportedProblem"}})
+	p := NewProblems(m.Registry, []*detector.Rule{{Condition: "GPUUnhealthy", Reason: "ReportedProblem"}})
 	for _, reason := range []string{"XidError", "FellOffBus"} {
 		p.Transition(problem.Transition{Condition: &problem.Condition{Type: "GPUUnhealthy", Status: problem.True, Reason: reason, LastTransition: time.Now()}})
 	}

@@ -74,9 +74,7 @@ func (c *AccessConfig) For(address string) (*Access, error) {
 	if c.API == nil {
 		return nil, fmt.Errorf("listen: other machines can reach %s, but tokens can't be checked without an API server: use a loopback address such as 127.0.0.1, or set metrics-plain-http to allow all clients to read", address)
 	}
-	if a.tokens, err = NewTokens(TokensConfig{API: c.API, Verb: "get", Allowed: tokenAllowed, Kept: tokenKept, Rate: tokenRate, Log: c.Log}); err != nil {
-		return nil, err
-	}
+	a.tokens = NewTokens(TokensConfig{API: c.API, Verb: "get", Allowed: tokenAllowed, Kept: tokenKept, Rate: tokenRate, Log: c.Log})
 	if c.CertFile != "" {
 		keys, err := NewKeys(c.CertFile, c.KeyFile, "", c.Log)
 		if err != nil {
@@ -186,7 +184,7 @@ func (a *Access) guardBy(h http.Handler, path string, of tokenSource, challenges
 			h.ServeHTTP(w, r)
 			return
 		}
-		a.counts.refused(code)
+		a.counts.requests.WithLabelValues(strconv.Itoa(code)).Inc()
 		a.report.Do(func() {
 			a.log.Warn("request rejected", "address", Address(r), "path", display.Safe(r.URL.Path, 128), "code", code, "reason", why)
 		})

@@ -254,10 +254,7 @@ func TestTheAPIServerIsDown(t *testing.T) {
 func TestATokenThatWasTakenBack(t *testing.T) {
 	server := cluster.Server(t)
 	api := server.Client()
-	tokens, err := NewTokens(TokensConfig{API: api, Verb: "get", Allowed: time.Nanosecond, Kept: time.Hour, Rate: 1, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := NewTokens(TokensConfig{API: api, Verb: "get", Allowed: time.Nanosecond, Kept: time.Hour, Rate: 1, Log: slog.New(slog.DiscardHandler)})
 	const path, address = "/metrics", "10.0.0.1"
 	token := reader(t, true)
 	if v, _ := tokens.Verdict(t.Context(), token, path, address); v.Outcome != OutcomeAllowed {

@@ -32,10 +32,10 @@ type Limiters struct {
 	byName *simplelru.LRU[string, *rate.Limiter]
 }
 
-// NewLimiters returns Limiters for up to names names.
-func NewLimiters(names int, each rate.Limit, burst int) (*Limiters, error) {
-	l, err := simplelru.NewLRU[string, *rate.Limiter](names, nil)
-	return &Limiters{each: each, burst: burst, byName: l}, err
+// NewLimiters returns Limiters for up to names names, which is more than 0.
+func NewLimiters(names int, each rate.Limit, burst int) *Limiters {
+	l, _ := simplelru.NewLRU[string, *rate.Limiter](names, nil) // fails only for 0 and less
+	return &Limiters{each: each, burst: burst, byName: l}
 }
 
 // Of returns the rate limiter of a name.
@@ -65,9 +65,8 @@ type boundedListener struct {
 
 // Bound bounds the connections of a listener. It calls closed with the reason for each connection it
 // closes: [ClosedRate] or [ClosedFull]. The server must use [ConnContext] for [KeepConn] to work.
-func Bound(l net.Listener, closed func(reason string)) (net.Listener, error) {
-	rates, err := NewLimiters(maxAddresses, rate.Limit(connectRate), connectBurst)
-	return &boundedListener{Listener: l, rates: rates, closed: closed}, err
+func Bound(l net.Listener, closed func(reason string)) net.Listener {
+	return &boundedListener{Listener: l, rates: NewLimiters(maxAddresses, connectRate, connectBurst), closed: closed}
 }
 
 type boundedConn struct {

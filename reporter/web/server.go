@@ -135,11 +135,7 @@ func ListenAndServe(ctx context.Context, g *errgroup.Group, log *slog.Logger, ad
 // to finish. It closes the listener. If access is nil it does not use TLS, and serves only requests to
 // this machine's own names.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, access *Access, counts *Counts) error {
-	bounded, err := Bound(l, counts.closed)
-	if err != nil {
-		return err
-	}
-	l = bounded
+	l = Bound(l, counts.closed)
 	if access == nil {
 		h = localNames(h)
 	}
@@ -223,8 +219,6 @@ func newCounts(connections, requests string) *Counts {
 }
 
 func (c *Counts) closed(reason string) { c.connections.WithLabelValues(reason).Inc() }
-
-func (c *Counts) refused(code int) { c.requests.WithLabelValues(strconv.Itoa(code)).Inc() }
 
 // Describe implements [prometheus.Collector].
 func (c *Counts) Describe(out chan<- *prometheus.Desc) {

@@ -86,15 +86,13 @@ type Tokens struct {
 }
 
 // NewTokens returns Tokens with an empty cache.
-func NewTokens(c TokensConfig) (*Tokens, error) {
-	t := &Tokens{
-		cfg: c, secret: []byte(rand.Text()), verdicts: cache.NewLRUExpireCache(maxVerdicts), kept: cache.NewLRUExpireCache(maxVerdicts),
-		all: rate.NewLimiter(rate.Limit(c.Rate), 2*c.Rate), report: rate.Sometimes{First: 1, Interval: 10 * time.Second},
-	}
-	var err error
+func NewTokens(c TokensConfig) *Tokens {
 	each, burst := c.AddressRate()
-	t.addresses, err = NewLimiters(maxAddresses, each, burst)
-	return t, err
+	return &Tokens{
+		cfg: c, secret: []byte(rand.Text()), verdicts: cache.NewLRUExpireCache(maxVerdicts), kept: cache.NewLRUExpireCache(maxVerdicts),
+		all: rate.NewLimiter(rate.Limit(c.Rate), 2*c.Rate), addresses: NewLimiters(maxAddresses, each, burst),
+		report: rate.Sometimes{First: 1, Interval: 10 * time.Second},
+	}
 }
 
 // AddressRate returns how many unknown tokens of one address are sent to the API server per

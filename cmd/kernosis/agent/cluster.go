@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -29,8 +28,8 @@ const (
 	objectDiagnosis = "diagnosis"
 )
 
-// clusterReporter reports the agent's results to the API server. A nil clusterReporter, or a nil
-// part of it, is switched off.
+// clusterReporter reports the agent's results to the API server. A nil part of it is switched off;
+// the zero value reports nothing.
 type clusterReporter struct {
 	log        *slog.Logger
 	latency    *prometheus.HistogramVec
@@ -45,11 +44,10 @@ type clusterReporter struct {
 	changes map[string]*unwritten // of conditions, by type
 }
 
-// openCluster creates the cluster reporter if a cluster is configured. It does not connect.
+// openCluster opens the parts of the cluster reporter if a cluster is configured. It does not connect.
 func (p *parts) openCluster() error {
 	if p.cfg.cluster != nil {
-		var err error
-		if p.agent.cluster, err = p.newClusterReporter(); err != nil {
+		if err := p.openReporter(&p.agent.cluster); err != nil {
 			return output.Failed(err)
 		}
 	}
@@ -57,10 +55,9 @@ func (p *parts) openCluster() error {
 	return nil
 }
 
-func (p *parts) newClusterReporter() (*clusterReporter, error) {
+func (p *parts) openReporter(r *clusterReporter) (err error) {
 	cfg, to := &p.cfg, p.cfg.cluster
-	r := &clusterReporter{log: p.log, diagnoses: p.diagnoses, latency: newLatency(), changes: make(map[string]*unwritten)}
-	var err error
+	r.log, r.diagnoses, r.latency, r.changes = p.log, p.diagnoses, newLatency(), make(map[string]*unwritten)
 	if cfg.Kube.WriteConditions {
 		// The patcher itself limits its writes to one a second.
 		if r.conditions, err = conditions.New(conditions.Config{
@@ -68,7 +65,7 @@ func (p *parts) newClusterReporter() (*clusterReporter, error) {
 			StateFile: filepath.Join(cfg.StateDir, "conditions.json"),
 			Healthy:   p.check, OnAck: r.conditionsAcked, Log: p.log,
 		}); err != nil {
-			return nil, err
+			return err
 		}
 		p.metrics.Own.MustRegister(r.conditions)
 	}
@@ -76,9 +73,10 @@ func (p *parts) newClusterReporter() (*clusterReporter, error) {
 		if r.events, err = events.New(events.Config{
 			Node: to.node, Namespace: cfg.Kube.EventNamespace, Client: to.api, Pods: p.pods,
 			Dir: cfg.StateDir, JournalDir: filepath.Join(cfg.StateDir, JournalDir), JournalSeq: p.journal.Seq(),
-			JournalWritten: p.journal.Written, Log: p.log, Acked: r.eventAcked,
+			JournalWritten: p.journal.Written, Log: p.log,
+			Acked: func(fault time.Time) { r.latency.WithLabelValues(objectEvent).Observe(time.Since(fault).Seconds()) },
 		}); err != nil {
-			return nil, err
+			return err
 		}
 		p.metrics.Own.MustRegister(r.events)
 	}
@@ -92,41 +90,28 @@ func (p *parts) newClusterReporter() (*clusterReporter, error) {
 			c.Types, c.OnEarlier = r.conditions.Types, r.conditions.Retire
 		}
 		if r.lease, err = lease.New(c); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	p.metrics.Own.MustRegister(r, r.latency)
-	return r, nil
+	return nil
 }
 
 // start starts the reporters, which run until ctx ends.
 func (r *clusterReporter) start(ctx context.Context, g *errgroup.Group) {
-	if r == nil {
-		return
-	}
 	if r.conditions != nil {
-		g.Go(func() error { return untilDone(r.conditions.Run(ctx)) })
+		g.Go(func() error { return r.conditions.Run(ctx) })
 	}
 	if r.lease != nil {
-		g.Go(func() error { return untilDone(r.lease.Run(ctx)) })
+		g.Go(func() error { return r.lease.Run(ctx) })
 	}
 	if r.events != nil {
 		g.Go(func() error { return r.events.Run(ctx) })
 	}
 }
 
-func untilDone(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
-}
-
 // add queues a journal entry. It must be called in journal order, and does not block.
 func (r *clusterReporter) add(e journal.Entry) {
-	if r == nil {
-		return
-	}
 	if r.events != nil {
 		r.events.Add(e)
 	}
@@ -161,9 +146,6 @@ func (r *clusterReporter) changesOf(conditionType string) *unwritten {
 // flush reports the added entries up to seq, which the journal must have, and the current
 // conditions if they changed.
 func (r *clusterReporter) flush(seq uint64, now func() []problem.Condition) {
-	if r == nil {
-		return
-	}
 	if r.events != nil {
 		r.events.Flush(seq)
 	}
@@ -174,7 +156,7 @@ func (r *clusterReporter) flush(seq uint64, now func() []problem.Condition) {
 }
 
 func (r *clusterReporter) set(list []problem.Condition) {
-	if r == nil || r.conditions == nil {
+	if r.conditions == nil {
 		return
 	}
 	if err := r.conditions.Set(list); err != nil {
@@ -193,8 +175,4 @@ func (r *clusterReporter) conditionsAcked(ack conditions.Ack) {
 			r.latency.WithLabelValues(objectCondition).Observe(ack.At.Sub(fault).Seconds())
 		}
 	}
-}
-
-func (r *clusterReporter) eventAcked(fault time.Time) {
-	r.latency.WithLabelValues(objectEvent).Observe(time.Since(fault).Seconds())
 }

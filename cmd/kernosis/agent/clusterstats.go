@@ -79,16 +79,13 @@ func (r *clusterReporter) Collect(ch chan<- prometheus.Metric) {
 func (r *clusterReporter) collectDiagnoses(wrote func(object, outcome string, n uint64)) time.Time {
 	s := r.diagnoses.Stats()
 	writes := map[conditions.Outcome]uint64{}
-	for _, o := range kube.Outcomes() {
-		writes[o] = 0
-	}
 	for q, n := range s.Requests {
 		if q.Writes() {
 			writes[q.Outcome] += n
 		}
 	}
-	for o, n := range writes {
-		wrote(objectDiagnosis, string(o), n)
+	for _, o := range kube.Outcomes() {
+		wrote(objectDiagnosis, string(o), writes[o])
 	}
 	return s.LastAcked
 }

@@ -50,7 +50,7 @@ rules:
 	if c := second.conditions(); len(c) != 1 || c[0].Status != problem.True {
 		t.Fatalf("conditions %+v", c)
 	}
-	second.problems = metrics.NewProblems(second.metrics.Registry, problemKinds(set))
+	second.problems = metrics.NewProblems(second.metrics.Registry, set.Rules())
 	second.reportConditions()
 	gauges(second, fmt.Sprintf("problem_gauge{reason=%q,type=%q} 1\n", "FellOver", "Broken"))
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -227,10 +228,7 @@ func (c *Config) nodes(v reflect.Value, doc *yaml.Node) error {
 
 // OriginOf returns the origin of a key's value, and for an empty node-name the name that is used.
 func (c *Config) OriginOf(key string) string {
-	origin := c.origins[key]
-	if origin == "" {
-		origin = config.Default
-	}
+	origin := cmp.Or(c.origins[key], config.Default)
 	if key != flagNodeName || c.Kube.NodeName != "" || !c.Kube.Exporter {
 		return origin
 	}

@@ -127,20 +127,19 @@ func (p *parts) diagnoseInCluster(c *worker.Config) (err error) {
 	}
 	c.Node = cfg.cluster.node
 	c.Builtins = catalog.All(operation.HostAt(cfg.HostRoot, known.whole))
-	builtin := make(map[string]bool, len(c.Builtins))
-	for i := range c.Builtins {
-		builtin[c.Builtins[i].Name] = true
-	}
 	p.diagnoses, err = kube.New(kube.Config{
 		REST: cfg.cluster.rest, Node: c.Node, Dir: c.Dir, Log: c.Log,
-		Builtin: func(name string) bool { return builtin[name] },
+		Builtin: func(name string) bool {
+			_, ok := operation.Lookup(c.Builtins, name)
+			return ok
+		},
 	})
 	if err != nil {
 		return err
 	}
 	p.metrics.Own.MustRegister(p.diagnoses)
 	c.Store = p.diagnoses
-	c.Gone = func(holder string) bool { return p.agent.cluster != nil && p.agent.cluster.lease.Gone(holder) }
+	c.Gone = func(holder string) bool { return p.agent.cluster.lease.Gone(holder) }
 	c.TenantPod = func(ctx context.Context, of *v1alpha1.Diagnosis) (tenancy.Pod, error) {
 		return known.tenantPod(ctx, p.diagnoses, of)
 	}

@@ -100,10 +100,8 @@ func (k *KubeSettings) check(from config.Origins) error {
 	case 2*k.LeaseRenew > d: // so that one renewal may fail
 		wrong("lease-renew-interval", "%v, want at most half of lease-duration %v", k.LeaseRenew, d)
 	}
-	if k.Override != "" {
-		if err := config.CheckOverride(k.Override); err != nil {
-			wrong("apiserver-override", "%w", err)
-		}
+	if err := config.CheckOverride(k.Override); err != nil {
+		wrong("apiserver-override", "%w", err)
 	}
 	return errors.Join(errs...)
 }
@@ -113,7 +111,8 @@ func (k *KubeSettings) namespace() string {
 	return cmp.Or(k.Namespace, os.Getenv("POD_NAMESPACE"), metav1.NamespaceSystem)
 }
 
-// ResolveNodeName returns the name of the Node object, and the origin of that name.
+// ResolveNodeName returns the name of the Node object, and the origin of that name. With an error,
+// both are empty.
 func (k *KubeSettings) ResolveNodeName(from config.Origins) (name, origin string, err error) {
 	if k.NodeName != "" {
 		return k.NodeName, from[flagNodeName], nil

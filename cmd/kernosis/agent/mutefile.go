@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -24,10 +25,7 @@ const MutesFile = "mutes.yaml"
 
 // MutesPath returns the path of the file of mutes.
 func (c *Config) MutesPath() string {
-	if c.Mutes != "" {
-		return c.Mutes
-	}
-	return filepath.Join(c.StateDir, MutesFile)
+	return cmp.Or(c.Mutes, filepath.Join(c.StateDir, MutesFile))
 }
 
 // muteFile applies the mutes of a file, and applies them again when the file changes. While the

@@ -18,7 +18,6 @@ import (
 	"github.com/kernosis/kernosis/collector/plugin"
 	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/collector/systemstats"
-	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/npd"
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
@@ -162,14 +161,6 @@ func (p *parts) openStats() error {
 		p.stats = append(p.stats, c)
 	}
 	return nil
-}
-
-// problemKinds returns the problems that node-problem-detector's metrics report with 0 from the start.
-func problemKinds(set *detector.RuleSet) (kinds []metrics.ProblemKind) {
-	for _, r := range set.Rules() {
-		kinds = append(kinds, metrics.ProblemKind{Condition: r.Condition, Reason: r.Reason})
-	}
-	return kinds
 }
 
 // HostRootEnv is the environment variable that passes --host-root to check programs. A flag would

@@ -159,12 +159,12 @@ func (p *parts) openKernel() (err error) {
 }
 
 func (p *parts) openSelfCheck() error {
-	c := selfCheckConfig(p.cfg, p.sources)
+	c := selfCheckConfig(p.cfg, p.sources, p.monitors)
 	c.StateHangs = p.agent.diskHangs
 	if p.pods != nil {
 		c.Pods = p.pods.failure
 	}
-	c.Logs, c.StateDir, c.NoState, c.NoReports = selfCheckLogs(p.cfg, p.monitors), p.stateDir, p.noState, p.noReports
+	c.StateDir, c.NoState, c.NoReports = p.stateDir, p.noState, p.noReports
 	p.self = &selfCheck{checker: selfcheck.New(c), agent: p.agent, log: p.log}
 	p.agent.lasting = p.reportLasting
 	return nil
@@ -189,23 +189,14 @@ func (p *parts) ready() error {
 	return p.check()
 }
 
-// access returns the access control of the agent's HTTP endpoints.
-func (c *Config) access(m *metrics.Metrics, log *slog.Logger) (*web.AccessConfig, error) {
-	to := c.Metrics.Access()
-	to.Counts, to.Log = web.NewCounts(), log
-	if err := m.Own.Register(to.Counts); err != nil {
-		return nil, err
-	}
-	if c.cluster != nil {
-		to.API = c.cluster.unlimited
-	}
-	return to, nil
-}
-
 func (p *parts) serve(ctx context.Context, g *errgroup.Group) error {
-	access, err := p.cfg.access(p.metrics, p.log)
-	if err != nil {
+	access := p.cfg.Metrics.Access()
+	access.Counts, access.Log = web.NewCounts(), p.log
+	if err := p.metrics.Own.Register(access.Counts); err != nil {
 		return output.Failed(err)
+	}
+	if p.cfg.cluster != nil {
+		access.API = p.cfg.cluster.unlimited
 	}
 	p.openPage(ctx)
 	figures := func(to *web.Access) http.Handler {
@@ -217,7 +208,7 @@ func (p *parts) serve(ctx context.Context, g *errgroup.Group) error {
 	if !p.cfg.isAgent {
 		return nil
 	}
-	p.agent.problems = metrics.NewProblems(p.metrics.Registry, problemKinds(p.rules))
+	p.agent.problems = metrics.NewProblems(p.metrics.Registry, p.rules.Rules())
 	p.agent.reportConditions()
 	if err := web.ListenAndServe(ctx, g, p.log, address(p.cfg.NPD.PrometheusAddress, p.cfg.NPD.PrometheusPort), "/metrics", access, figures); err != nil {
 		return output.Failed(err)

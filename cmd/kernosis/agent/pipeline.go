@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -35,7 +34,7 @@ type pipeline struct {
 	canary   func(*event.CanaryData)
 	patterns func(*logpattern.Set) // sets the patterns that the logs look for
 	lasting  func(collector.Emit)  // makes the sources report their lasting states once more
-	cluster  *clusterReporter      // nil without a cluster
+	cluster  clusterReporter       // reports nothing without a cluster
 	page     *web.Page             // nil if no page is served
 	causes   *worker.Worker        // nil if diagnosing is off
 	pods     nodePods              // nil if the node's pods are unknown
@@ -194,10 +193,7 @@ func (a *pipeline) replace(rules *detector.RuleSet) {
 	}
 	take := func(ev *event.Event) { a.takeLasting(ev, added) }
 	for _, s := range sources {
-		take(&event.Event{
-			Kind: event.Source, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Source: "engine",
-			SourceUp: &event.SourceData{Stem: s.Stem, Up: s.Up, Reason: s.Reason},
-		})
+		take(hostfs.Stamped(event.Event{Kind: event.Source, Source: "engine", SourceUp: &event.SourceData{Stem: s.Stem, Up: s.Up, Reason: s.Reason}}))
 	}
 	a.lasting(take) // not under the lock: a source may report at once
 }
@@ -275,8 +271,8 @@ func (a *pipeline) flushEntries() {
 		a.page.Changed()
 	}
 	a.cluster.flush(a.journal.Seq(), a.engine.Conditions)
-	if failed, ok := errors.AsType[*console.FlushError](a.out.Flush()); ok {
-		a.metrics.OutputErrors(failed.Lines)
+	if lost, err := a.out.Flush(); err != nil {
+		a.metrics.OutputErrors(lost)
 	}
 }
 

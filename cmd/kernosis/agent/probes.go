@@ -187,9 +187,7 @@ func (p *probes) reportState(stem string, err error) {
 	if err != nil {
 		d.Reason = display.Safe(err.Error(), 500)
 	}
-	p.agent.observe(&event.Event{
-		Kind: event.Source, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Source: "probe", SourceUp: &d,
-	})
+	p.agent.observe(hostfs.Stamped(event.Event{Kind: event.Source, Source: "probe", SourceUp: &d}))
 }
 
 // targetsOf makes the sources watch kubelet's connections.

@@ -125,9 +125,7 @@ func (s *probeSettings) asksKubelet() (bool, string) {
 	switch {
 	case s.KubeletURL == none:
 		return false, "kubelet-url is none"
-	case s.KubeletURL != "":
-		return true, ""
-	case exists(ownToken):
+	case s.KubeletURL != "" || exists(ownToken):
 		return true, ""
 	}
 	return false, "no kubelet-url, and not in a pod of a cluster"
@@ -140,7 +138,5 @@ func exists(path string) bool {
 
 // comms returns the process names, sorted and without duplicates.
 func (s *probeSettings) comms() []string {
-	out := slices.Clone(s.Process)
-	slices.Sort(out)
-	return slices.Compact(out)
+	return slices.Compact(slices.Sorted(slices.Values(s.Process)))
 }

@@ -17,14 +17,8 @@ import (
 )
 
 // LoadRules returns the shipped rules, overridden by the operator's in dir.
-func LoadRules(dir string) (*detector.RuleSet, error) { return LoadLayers(dir, detector.Shipped()) }
-
-// LoadLayers returns the rules of layers, overridden by the operator's in dir.
-func LoadLayers(dir string, layers ...fs.FS) (*detector.RuleSet, error) {
-	if dir == "" {
-		return detector.Load(layers...)
-	}
-	return detector.LoadDir(dir, layers...)
+func LoadRules(dir string) (*detector.RuleSet, error) {
+	return detector.LoadDir(dir, detector.Shipped())
 }
 
 // shippedRules returns the shipped rules. Only rules in files whose name, without .yaml, matches
@@ -91,7 +85,7 @@ func reloadRules(a *pipeline, cfg Config, mutes *muteFile) error {
 		return err
 	}
 	if a.problems != nil {
-		a.problems.Known(problemKinds(next))
+		a.problems.Known(next.Rules())
 	}
 	a.replace(next)
 	a.warnOfLabels(next)
@@ -126,7 +120,7 @@ func (c *Config) rules() (*detector.RuleSet, *npd.Set, error) {
 		}
 		layers = slices.Insert(layers, 1, set.Layer)
 	}
-	rules, err := LoadLayers(c.RulesDir, layers...)
+	rules, err := detector.LoadDir(c.RulesDir, layers...)
 	if err != nil {
 		return nil, nil, err
 	}

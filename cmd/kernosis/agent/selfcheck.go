@@ -22,7 +22,6 @@ import (
 	"github.com/kernosis/kernosis/collector/selfcheck"
 	"github.com/kernosis/kernosis/detector/npd"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
 // selfCheckEvery is how often the checks are repeated. They take some milliseconds.
@@ -39,7 +38,7 @@ type selfCheck struct {
 }
 
 // selfCheckConfig returns what to check, with the outcome of the start.
-func selfCheckConfig(cfg Config, sources *collector.Sources) selfcheck.Config {
+func selfCheckConfig(cfg Config, sources *collector.Sources, monitors *npd.Set) selfcheck.Config {
 	c := selfcheck.Config{
 		HostRoot: cfg.HostRoot, PinRoot: cfg.PinRoot, NoPins: sources.NoPins(), NoMemlock: sources.NoMemlock(),
 		ReportSocket: cfg.ReportSocket, Sockets: true, Diagnose: cfg.Diagnose.On, ScriptUser: cfg.Diagnose.Scripts,
@@ -52,37 +51,23 @@ func selfCheckConfig(cfg Config, sources *collector.Sources) selfcheck.Config {
 			c.Runtime = append(c.Runtime, filepath.Dir(s.Socket))
 		}
 	}
-	return c
-}
-
-func selfCheckLogs(cfg Config, monitors *npd.Set) []selfcheck.Log {
 	configs, _ := cfg.logs() // checked before
-	if monitors != nil {
-		configs = npdLogs(configs, monitors, cfg.HostRoot)
-	}
-	var out []selfcheck.Log
-	for _, l := range configs {
+	for _, l := range npdLogs(configs, monitors, cfg.HostRoot) {
 		if l.Plugin == logsource.KMsg {
 			l.Path = logsource.KMsgPath(cfg.HostRoot, l.Path)
 		}
-		out = append(out, selfcheck.Log{Name: l.Name, Plugin: l.Plugin, Path: l.Path})
+		c.Logs = append(c.Logs, selfcheck.Log{Name: l.Name, Plugin: l.Plugin, Path: l.Path})
 	}
-	return out
+	return c
 }
 
 // FeatureLacks returns what an agent with default settings would lack.
 func FeatureLacks(hostRoot string, sources *collector.Sources) []selfcheck.Lack {
-	cfg := Config{HostRoot: hostRoot}
-	c := selfCheckConfig(cfg, sources)
-	c.Logs, c.Diagnose = selfCheckLogs(cfg, nil), true
+	c := selfCheckConfig(Config{HostRoot: hostRoot, Diagnose: diagnoseSettings{On: true}}, sources, &npd.Set{})
 	if err := bpf.CheckPinRoot(bpf.DefaultPinRoot); err != nil {
 		c.PinRoot, c.NoPins = bpf.DefaultPinRoot, err
 	}
-	lacks := selfcheck.New(c).Look()
-	if lacks == nil {
-		lacks = []selfcheck.Lack{} // encode it as [] in JSON
-	}
-	return lacks
+	return append([]selfcheck.Lack{}, selfcheck.New(c).Look()...) // encode none as [] in JSON
 }
 
 // run checks now, every minute, and when recheck receives, until ctx ends.
@@ -120,11 +105,7 @@ func (s *selfCheck) look(first bool) {
 			s.log.Info("no longer degraded", "part", l.Part)
 		}
 	}
-	parts := make([]metrics.Lack, len(now))
-	for i, l := range now {
-		parts[i] = metrics.Lack{Part: l.Part, Reason: string(l.Reason)}
-	}
-	s.agent.metrics.Degraded(parts)
+	s.agent.metrics.Degraded(now)
 	s.report(selfcheck.Result(now))
 }
 
@@ -147,9 +128,7 @@ func (s *selfCheck) reportLasting(emit func(*event.Event)) {
 }
 
 func checkEvent(d event.CheckData) *event.Event {
-	return &event.Event{
-		Kind: event.Check, Source: "selfcheck", Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Check: &d,
-	}
+	return hostfs.Stamped(event.Event{Kind: event.Check, Source: "selfcheck", Check: &d})
 }
 
 func (s *selfCheck) notes() []string {

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/procfs"
-
 	"github.com/kernosis/kernosis/cmd/kernosis/status"
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -45,11 +43,8 @@ func (c *Config) shownNode() string {
 	if c.cluster != nil {
 		return c.cluster.node
 	}
-	node, _, err := c.Kube.ResolveNodeName(c.origins)
-	if err != nil {
-		return "localhost"
-	}
-	return node
+	node, _, _ := c.Kube.ResolveNodeName(c.origins)
+	return cmp.Or(node, "localhost")
 }
 
 func (a *pipeline) problemsNow() []problem.Problem {
@@ -104,15 +99,8 @@ func (a *pipeline) losses() []web.Loss {
 
 // cost returns the memory and CPU time of this process, or zero if /proc can't be read.
 func cost() web.Cost {
-	self, err := procfs.Self()
-	if err != nil {
-		return web.Cost{}
-	}
-	stat, err := self.Stat()
-	if err != nil {
-		return web.Cost{}
-	}
-	return web.Cost{RSS: uint64(stat.ResidentMemory()), CPU: time.Duration(stat.CPUTime() * float64(time.Second))}
+	c, _, _ := status.CostOf(os.Getpid())
+	return web.Cost{RSS: c.RSSBytes, CPU: time.Duration(c.CPUSeconds * float64(time.Second))}
 }
 
 // pageDiagnoses provides the Diagnoses of the node to the web page: the worker's, and runs by hand.

@@ -51,7 +51,7 @@ func RESTConfig(apiServerOverride, kubeconfig string) (*rest.Config, error) {
 	return c, nil
 }
 
-// CheckOverride returns an error if text is not a valid --apiserver-override.
+// CheckOverride returns an error if text is not a valid --apiserver-override; empty is valid.
 func CheckOverride(text string) error {
 	_, err := parseOverride(text)
 	return err

@@ -91,8 +91,13 @@ func (r *run) over() bool {
 
 // last waits until the fault may end.
 func (r *run) last(ctx context.Context) error {
-	if err := pause(ctx, r.env.Duration); err != nil || r.env.Until == nil {
-		return err
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(r.env.Duration):
+	}
+	if r.env.Until == nil {
+		return nil
 	}
 	select {
 	case <-ctx.Done():
@@ -248,11 +253,6 @@ func (r *Refused) Error() string {
 		return "refused: " + r.Reason
 	}
 	return "refused " + r.Fault + ": " + r.Reason
-}
-
-func requireMemoryCgroup() error {
-	_, err := memoryHierarchy()
-	return err
 }
 
 func requireUserfaultfd() error {

@@ -55,8 +55,8 @@ func (z *FSFreeze) Start(ctx context.Context) (hang Hang, err error) {
 	if err = z.record.will(step{Kind: stepFreeze, Path: z.fs.dir}); err != nil {
 		return Hang{}, err
 	}
-	if err = z.freeze(); err != nil {
-		return Hang{}, err
+	if err = fsIoctl(z.fs.dir, fiFreeze); err != nil {
+		return Hang{}, fmt.Errorf("freeze %s: %w", z.fs.dir, err)
 	}
 	return Hang{Waiter: z.writer.task}, z.writer.hang(ctx)
 }
@@ -64,16 +64,14 @@ func (z *FSFreeze) Start(ctx context.Context) (hang Hang, err error) {
 // Mount returns the frozen filesystem's device and mount point.
 func (z *FSFreeze) Mount() (device, dir string) { return z.fs.loop.path(), z.fs.dir }
 
-func (z *FSFreeze) freeze() error {
-	dir, err := os.Open(z.fs.dir)
+// fsIoctl makes a request of the filesystem mounted at path.
+func fsIoctl(path string, request uint) error {
+	dir, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	if err := unix.IoctlSetInt(int(dir.Fd()), fiFreeze, 0); err != nil {
-		return fmt.Errorf("freeze %s: %w", z.fs.dir, err)
-	}
-	return nil
+	return unix.IoctlSetInt(int(dir.Fd()), request, 0)
 }
 
 // Heal thaws the filesystem and returns once the writer has written.
@@ -107,12 +105,7 @@ func thaw(path string) error {
 	} else if err != nil {
 		return err
 	}
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	if err := unix.IoctlSetInt(int(dir.Fd()), fiThaw, 0); !errors.Is(err, unix.EINVAL) { // EINVAL: not frozen
+	if err := fsIoctl(path, fiThaw); !errors.Is(err, unix.EINVAL) { // EINVAL: not frozen
 		return err
 	}
 	return nil

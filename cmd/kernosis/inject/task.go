@@ -97,14 +97,3 @@ func waitFor(ctx context.Context, limit time.Duration, what string, cond func() 
 		}
 	}
 }
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}

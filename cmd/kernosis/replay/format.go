@@ -3,7 +3,6 @@ package replay
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,14 +41,12 @@ func Formats() []Format {
 	return []Format{JournalExport, JournalJSON, Journal, Kmsg, Dmesg, DmesgTime, Syslog, DmesgISO, Filelog, Plain}
 }
 
-// ErrFormat is wrapped by the error for input of an unknown format.
-var ErrFormat = errors.New("not recognised")
-
 // sniffed is how many lines are used to detect the format: a dump may begin with lines
 // that a ring buffer or a copy has cut.
 const sniffed = 100
 
-var errDetect = fmt.Errorf("format %w: no line is a journal entry, a record of /dev/kmsg, a line of dmesg with a time, of a syslog file, or of journalctl -o export or json; --format sets one (plain reads any text), --npd reads a file as a filelog monitor describes it", ErrFormat)
+// ErrFormat is the error for input of an unknown format.
+var ErrFormat = errors.New("format not recognised: no line is a journal entry, a record of /dev/kmsg, a line of dmesg with a time, of a syslog file, or of journalctl -o export or json; --format sets one (plain reads any text), --npd reads a file as a filelog monitor describes it")
 
 // detect returns the most frequent format of the first lines, including the formats of filelog monitors.
 func (r *Replay) detect(head []byte) (Format, error) {
@@ -75,7 +72,7 @@ func (r *Replay) detect(head []byte) (Format, error) {
 		}
 	}
 	if best == "" {
-		return "", errDetect
+		return "", ErrFormat
 	}
 	return best, nil
 }

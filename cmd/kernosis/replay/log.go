@@ -3,6 +3,7 @@ package replay
 import (
 	"bytes"
 	"cmp"
+	"path/filepath"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
@@ -40,8 +41,10 @@ func (r *Replay) log() string {
 		return "journald"
 	case r.sum.Format == Syslog:
 		return "syslog"
-	case r.sum.Format == Plain:
-		return plainName(r.file)
+	case r.sum.Format == Plain && r.file == StandardInput:
+		return string(Plain)
+	case r.sum.Format == Plain: // as in an agent that does not configure another name
+		return filepath.Base(r.file)
 	}
 	return "kmsg"
 }

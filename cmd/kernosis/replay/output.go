@@ -10,6 +10,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/console"
 )
 
 // Writer writes the results of a replay. Times are UTC, so that the output is the same on every
@@ -88,18 +89,7 @@ func (t *text) problem(b *strings.Builder, at string, p *problem.Problem, now ti
 		}
 		label = "muted"
 	}
-	fmt.Fprintf(b, "%s %-8s %s %s", at, label, p.Reason, p.Message)
-	if p.State == problem.Resolved {
-		fmt.Fprintf(b, " — after %s", now.Sub(p.FirstSeen).Round(time.Second))
-	}
-	if p.Count > 1 {
-		fmt.Fprintf(b, " (x%d)", p.Count)
-	}
-	fmt.Fprintf(b, " [%s", p.Rule)
-	if p.SuppressedBy != "" {
-		fmt.Fprintf(b, ", caused by %s", p.SuppressedBy)
-	}
-	b.WriteString("]\n")
+	fmt.Fprintf(b, "%s %-8s %s %s%s\n", at, label, p.Reason, p.Message, console.After(p, now))
 }
 
 func muteText(m *problem.MuteChange) string {

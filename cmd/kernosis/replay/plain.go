@@ -2,7 +2,6 @@ package replay
 
 import (
 	"bytes"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -96,12 +95,4 @@ func (r *Replay) beginPlain(head []byte) {
 			break
 		}
 	}
-}
-
-// plainName returns the name of a log file's log in an agent that does not configure another name.
-func plainName(path string) string {
-	if path == StandardInput {
-		return string(Plain)
-	}
-	return filepath.Base(path)
 }

@@ -277,7 +277,11 @@ func (r *Replay) begin(now event.Moment) bool {
 		if u := r.cfg.Until; u != nil && u.Past == 0 {
 			r.until = u.At
 			if u.At.IsZero() {
-				r.until = r.origin(now.Wall).Add(u.After)
+				from := now.Wall
+				if r.sum.Format.sinceBoot() {
+					from = r.base()
+				}
+				r.until = from.Add(u.After)
 			}
 		}
 	}
@@ -289,14 +293,6 @@ func (r *Replay) begin(now event.Moment) bool {
 		r.to = now
 	}
 	return true
-}
-
-// origin returns the time from which [Until].After counts.
-func (r *Replay) origin(first time.Time) time.Time {
-	if r.sum.Format.sinceBoot() {
-		return r.base()
-	}
-	return first
 }
 
 // advance advances time to to, deadline by deadline.

@@ -180,8 +180,13 @@ type usage struct {
 // cost adds what the agent uses: from its process if that is known, else from its metrics.
 func (r *Reader) cost(g *reading) {
 	if r.c.PID != 0 {
-		if err := g.ofProcess(r.c.PID); err != nil {
+		c, started, err := CostOf(r.c.PID)
+		if err != nil {
 			g.unread("process", err)
+		}
+		g.Cost = c
+		if !started.IsZero() {
+			g.Agent.Started = started
 		}
 	}
 	if g.Cost.RSSBytes == 0 {
@@ -202,20 +207,20 @@ func (r *Reader) cost(g *reading) {
 	r.before = usage{at: g.At, cpu: g.Cost.CPUSeconds}
 }
 
-func (g *reading) ofProcess(pid int) error {
+// CostOf returns the memory and CPU time of a process, and when it started; zero: unknown.
+func CostOf(pid int) (c Cost, started time.Time, err error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return err
+		return c, started, err
 	}
 	st, err := p.Stat()
 	if err != nil {
-		return err
+		return c, started, err
 	}
-	g.Cost.RSSBytes, g.Cost.CPUSeconds = uint64(max(st.ResidentMemory(), 0)), st.CPUTime()
 	if at, err := st.StartTime(); err == nil {
-		g.Agent.Started = seconds(at)
+		started = seconds(at)
 	}
-	return nil
+	return Cost{RSSBytes: uint64(max(st.ResidentMemory(), 0)), CPUSeconds: st.CPUTime()}, started, nil
 }
 
 func seconds(s float64) time.Time {

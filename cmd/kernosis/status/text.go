@@ -67,9 +67,7 @@ func (s *State) WriteTop(w io.Writer, v View) error {
 }
 
 func newPage(s *State, v View) *page {
-	if v.Rows == 0 {
-		v.Rows = 10
-	}
+	v.Rows = cmp.Or(v.Rows, 10)
 	return &page{State: s, View: v}
 }
 
@@ -214,14 +212,7 @@ func (p *page) agent() {
 	p.line("", strings.Join(state, "; "))
 }
 
-// clock formats a time of day, with the date unless it is today's.
-func (p *page) clock(t time.Time) string {
-	t = t.In(p.At.Location())
-	if t.Format(time.DateOnly) == p.At.Format(time.DateOnly) {
-		return t.Format(time.TimeOnly)
-	}
-	return t.Format(time.DateTime)
-}
+func (p *page) clock(t time.Time) string { return display.Clock(t, p.At) }
 
 func (p *page) since(t time.Time) string {
 	if t.IsZero() {
@@ -299,10 +290,7 @@ func (p *page) conditions() *output.Rows {
 			case status == problem.False && !p.Wide:
 				well = append(well, c.Type)
 			default:
-				text := c.Message
-				if c.Reason != "" {
-					text = c.Reason + ": " + text
-				}
+				text := strings.TrimPrefix(c.Reason+": "+c.Message, ": ")
 				rows.Add(p.Colours.Status(string(status)), c.Type, p.since(c.LastTransition), text)
 			}
 		}

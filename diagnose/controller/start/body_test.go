@@ -184,10 +184,7 @@ func TestOneSenderAmongSeveral(t *testing.T) {
 	const burst = 5
 	s := newStand(t, func(s *server) {
 		s.cfg.ClientNames = append(s.cfg.ClientNames, "another")
-		var err error
-		if s.senders, err = web.NewLimiters(maxSenders, 0.001, burst); err != nil {
-			t.Fatal(err)
-		}
+		s.senders = web.NewLimiters(maxSenders, 0.001, burst)
 	})
 	own, certificate := s.known(), s.clients.client("another")
 	for i := range burst + 2 {

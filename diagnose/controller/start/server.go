@@ -39,17 +39,18 @@ const DefaultAudience = "kernosis"
 
 // AlertsConfig configures how alerts are received.
 type AlertsConfig struct {
-	Listen   string // host:port; empty: no alerts are received
-	Audience string // of senders' tokens; empty: [DefaultAudience]
+	Listen   string `mapstructure:"alerts-listen" yaml:"alerts-listen"`     // host:port; empty: no alerts are received
+	Audience string `mapstructure:"alerts-audience" yaml:"alerts-audience"` // of senders' tokens; empty: [DefaultAudience]
 	// CertFile and KeyFile are the server's, in PEM. They and ClientCAFile are reloaded when they
 	// change.
-	CertFile, KeyFile string
+	CertFile string `mapstructure:"alerts-cert-file" yaml:"alerts-cert-file"`
+	KeyFile  string `mapstructure:"alerts-key-file" yaml:"alerts-key-file"`
 	// Plain serves without TLS. Listen must then be a loopback address.
-	Plain bool
+	Plain bool `mapstructure:"alerts-plain-http" yaml:"alerts-plain-http"`
 	// ClientCAFile has the CAs of senders' certificates, in PEM; empty: only tokens are accepted.
 	// ClientNames are the accepted common names, DNS names and URIs.
-	ClientCAFile string
-	ClientNames  []string
+	ClientCAFile string   `mapstructure:"alerts-client-ca-file" yaml:"alerts-client-ca-file"`
+	ClientNames  []string `mapstructure:"alerts-client-names" yaml:"alerts-client-names"`
 }
 
 // Check returns all mistakes in the settings, as errors that errorf makes of a key and a message. It
@@ -143,16 +144,10 @@ func newServer(c AlertsConfig, to taker, api kubernetes.Interface, log *slog.Log
 	for _, t := range []*rate.Sometimes{&s.report.malformed, &s.report.partial, &s.report.unknown, &s.report.connection} {
 		*t = rate.Sometimes{First: 1, Interval: 10 * time.Second}
 	}
-	var err error
-	if s.senders, err = web.NewLimiters(maxSenders, requestRate, requestBurst); err != nil {
-		return nil, err
-	}
-	if s.tokens, err = web.NewTokens(web.TokensConfig{
-		API: api, Audience: c.Audience, Verb: "post", Allowed: allowedFor, Rate: reviewRate, Log: log,
-	}); err != nil {
-		return nil, err
-	}
+	s.senders = web.NewLimiters(maxSenders, requestRate, requestBurst)
+	s.tokens = web.NewTokens(web.TokensConfig{API: api, Audience: c.Audience, Verb: "post", Allowed: allowedFor, Rate: reviewRate, Log: log})
 	if !c.Plain {
+		var err error
 		if s.keys, err = web.NewKeys(c.CertFile, c.KeyFile, c.ClientCAFile, log); err != nil {
 			return nil, err
 		}
@@ -201,9 +196,7 @@ func (s *server) serve(ctx context.Context) error {
 	address := l.Addr().String()
 	s.address.Store(&address)
 	defer s.address.Store(nil)
-	if l, err = web.Bound(l, s.counts.closed); err != nil {
-		return err
-	}
+	l = web.Bound(l, s.counts.closed)
 	if s.keys != nil {
 		l = tls.NewListener(l, s.keys.Server())
 	}

@@ -119,8 +119,6 @@ func (c *Config) setDefaults() error {
 	if c.Healthy == nil {
 		c.Healthy = func() error { return nil }
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return nil
 }

@@ -150,7 +150,7 @@ func (p *Patcher) count(f func(*Stats)) {
 	f(&p.stats)
 }
 
-// Run writes until ctx ends, and returns ctx's error. It may be called only once.
+// Run writes until ctx ends. It may be called only once.
 func (p *Patcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -169,8 +169,8 @@ func (p *Patcher) Run(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		wake := p.turn(ctx, &watching)
-		if err := ctx.Err(); err != nil {
-			return err
+		if ctx.Err() != nil {
+			return nil
 		}
 		timer.Stop()
 		if !wake.IsZero() {
@@ -178,7 +178,7 @@ func (p *Patcher) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil
 		case <-p.changed:
 		case s := <-p.sights:
 			p.see(s, time.Now())

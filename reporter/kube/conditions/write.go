@@ -231,7 +231,9 @@ func (p *Patcher) store() {
 		return
 	}
 	// A hanging disk must not block the conditions.
-	err := bounded.Err(&p.storing, storeWithin, func() error { return writeState(p.config.StateFile, p.config.Node, types) })
+	err := bounded.Err(&p.storing, storeWithin, func() error {
+		return statefile.File{Path: p.config.StateFile, Durable: true}.Save(written{Node: p.config.Node, Types: types})
+	})
 	if errors.Is(err, bounded.ErrLate) {
 		if !p.storeLate {
 			p.config.Log.Warn("condition types are not saved yet: the disk does not respond")
@@ -271,8 +273,4 @@ func readState(path, node string) ([]string, error) {
 	}
 	// The file decides what is deleted, so ignore types that can't be ours.
 	return slices.DeleteFunc(w.Types, func(t string) bool { return CheckType(t) != nil }), nil
-}
-
-func writeState(path, node string, types []string) error {
-	return statefile.File{Path: path, Durable: true}.Save(written{Node: node, Types: types})
 }

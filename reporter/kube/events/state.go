@@ -114,15 +114,8 @@ type saveResult struct {
 func (k *Sink) needsSave(now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.change || k.seq-k.saved > saveFarBehind {
-		return true
-	}
-	for _, s := range k.table.list {
-		if s.over(now, k.cfg.Idle) {
-			return true
-		}
-	}
-	return false
+	return k.change || k.seq-k.saved > saveFarBehind ||
+		slices.ContainsFunc(k.table.list, func(s *series) bool { return s.over(now, k.cfg.Idle) })
 }
 
 // snapshot returns the state as of the latest folded entry without the series that are over, and

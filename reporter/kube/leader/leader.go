@@ -74,9 +74,7 @@ func New(to *rest.Config, c Config) (manager.Manager, error) {
 }
 
 func (c *Config) manager(to *rest.Config) (manager.Manager, error) {
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	o := manager.Options{
 		Scheme:                 c.Scheme,
 		Cache:                  cache.Options{ByObject: c.ByObject, NewInformer: c.NewInformer},

@@ -54,9 +54,7 @@ func WhenServed(m manager.Manager, s Served, parts ...Part) (remove func(), err 
 	if err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
-	if s.Log == nil {
-		s.Log = slog.New(slog.DiscardHandler)
-	}
+	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
 	w := &served{Served: s, api: api, reader: m.GetAPIReader(), parts: parts, refused: map[string]bool{}}
 	if err := m.Add(manager.RunnableFunc(w.run)); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)

@@ -75,9 +75,7 @@ func (c *Config) setDefaults() error {
 	c.Types, c.Degraded = orNothing(c.Types), orNothing(c.Degraded)
 	c.Healthy, c.Holder = orNothing(c.Healthy), orNothing(c.Holder)
 	c.Version = c.Version[:min(len(c.Version), maxVersion)]
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return nil
 }
 

@@ -84,9 +84,9 @@ func (k *Keeper) count(f func(*Stats)) {
 	f(&k.stats)
 }
 
-// Run renews the Lease until ctx ends, then marks it as draining and returns ctx's error. It may
-// be called only once. It retries a failed renewal, with growing waits up to the interval; there
-// is never more than one request at a time.
+// Run renews the Lease until ctx ends, then marks it as draining. It may be called only once. It
+// retries a failed renewal, with growing waits up to the interval; there is never more than one
+// request at a time.
 func (k *Keeper) Run(ctx context.Context) error {
 	k.acquired = metav1.NewMicroTime(time.Now())
 	delay := time.Duration(0)
@@ -100,7 +100,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			k.drain(context.WithoutCancel(ctx))
-			return ctx.Err()
+			return nil
 		case <-timer.C:
 		}
 		began := time.Now()

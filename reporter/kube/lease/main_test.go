@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -105,5 +104,3 @@ func (r *rig) waitRenewals(more uint64) {
 	from := count()
 	r.waitFor("renewals", func() bool { return count() >= from+more })
 }
-
-func isCancelled(err error) bool { return errors.Is(err, context.Canceled) }

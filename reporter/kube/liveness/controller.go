@@ -72,9 +72,7 @@ func (c *Config) setDefaults() {
 	c.StartUp = cmp.Or(c.StartUp, DefaultStartUp)
 	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	c.SlowRate = cmp.Or(c.SlowRate, DefaultSlowRate)
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 }
 
 // ByObject returns the cache configuration for the kinds that the controller watches. Pass it to

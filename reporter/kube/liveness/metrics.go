@@ -24,16 +24,13 @@ type counts struct {
 const removed = "Removed"
 
 func newCounts() *counts {
+	counter := func(name, help, label string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+	}
 	c := &counts{
-		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_controller_writes_total", Help: "Patches of Nodes, by outcome.",
-		}, []string{"outcome"}),
-		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_controller_conditions_total", Help: "Conditions written for silent agents, by reason; Removed: removed again.",
-		}, []string{"reason"}),
-		waits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_controller_write_waits_total", Help: "Times that a write had to wait, by reason.",
-		}, []string{"reason"}),
+		writes:  counter("kernosis_controller_writes_total", "Patches of Nodes, by outcome.", "outcome"),
+		changes: counter("kernosis_controller_conditions_total", "Conditions written for silent agents, by reason; Removed: removed again.", "reason"),
+		waits:   counter("kernosis_controller_write_waits_total", "Times that a write had to wait, by reason.", "reason"),
 	}
 	for _, o := range conditions.Outcomes() {
 		c.writes.WithLabelValues(string(o))

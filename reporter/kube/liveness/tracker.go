@@ -102,11 +102,7 @@ func takenBack(spokenFor []string, n *corev1.Node) bool {
 // zoneOf returns a name for a Node's zone, which is unique only within its region. It returns ""
 // if the Node has no zone.
 func zoneOf(n *corev1.Node) string {
-	region, zone := n.Labels[corev1.LabelTopologyRegion], n.Labels[corev1.LabelTopologyZone]
-	if region == "" {
-		return zone
-	}
-	return region + "/" + zone
+	return strings.TrimPrefix(n.Labels[corev1.LabelTopologyRegion]+"/"+n.Labels[corev1.LabelTopologyZone], "/")
 }
 
 // seeLease records a Lease. It returns whether to reconcile the Node: a mere renewal is expected
