@@ -36,7 +36,7 @@ type Losses struct {
 	// Skipped counts runs that the kernel skipped because the program was running on that CPU
 	// already (kernels from 6.1 on; earlier ones let tracing programs nest).
 	Skipped uint64
-	// Unread is the error if another build's losses or counts can't be read.
+	// Unread is the error if another build's records, losses or counts can't be read.
 	Unread error
 }
 

@@ -68,7 +68,7 @@ func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 	l.predecessor = p
 	for _, dir := range others {
 		if !slices.Contains(unused, dir) {
-			p.openRing(dir, cuts)
+			l.unread = errors.Join(l.unread, l.openRing(dir, cuts))
 		}
 	}
 	slices.SortStableFunc(p.rings, func(a, b foreignRing) int { return cmp.Compare(a.from, b.from) })
@@ -135,16 +135,16 @@ func (l *Loaded) cutOf(dir string) uint64 {
 
 // openRing opens the ring of another build, if it has one. If that build has a cut, its records are
 // read up to the next build's cut.
-func (p *predecessor) openRing(dir string, cuts map[string]uint64) {
-	m, err := ebpf.LoadPinnedMap(mapPin(dir, mapEvents), nil)
-	if err != nil {
-		return
+func (l *Loaded) openRing(dir string, cuts map[string]uint64) error {
+	m, err := l.foreignMap(dir, mapEvents)
+	if m == nil {
+		return err
 	}
 	r, err := OpenRing(m)
 	if err != nil {
-		_ = m.Close()
-		return
+		return errors.Join(fmt.Errorf("records of another build: %w", err), m.Close())
 	}
+	p := l.predecessor
 	ring := foreignRing{Ring: r, m: m, until: math.MaxUint64}
 	if from, cut := cuts[dir]; cut {
 		ring.from, ring.until = from, p.since
@@ -155,6 +155,7 @@ func (p *predecessor) openRing(dir string, cuts map[string]uint64) {
 		}
 	}
 	p.rings = append(p.rings, ring)
+	return nil
 }
 
 // Drain passes every record that exists when it is called to handle, oldest build first. After

@@ -166,35 +166,39 @@ func TestUpgradeKeepsCountedDiskErrors(t *testing.T) {
 	countsOnlyNewErrors(t, l, of, counted, func() error { _, err := f.WriteAt(b, 0); return err })
 }
 
-// Counts of a build whose maps differ can't be read, which is a loss too.
-func TestUpgradeReportsCountsItCannotRead(t *testing.T) {
+// Records and counts of a build whose maps differ can't be read, which is a loss too.
+func TestUpgradeReportsWhatItCannotRead(t *testing.T) {
 	k := testKernel(t)
-	pins, reopen := testPins(t)
-	first := openStem(t, another(diskio()), k, pins)
-	if err := os.Remove(mapPin(first.dir, mapStorms)); err != nil {
-		t.Fatal(err)
-	}
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 8, MaxEntries: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	if err := m.Pin(mapPin(first.dir, mapStorms)); err != nil {
-		t.Fatal(err)
-	}
-	first.Close()
-	pins.Close()
+	for _, name := range []string{mapEvents, mapStorms} {
+		t.Run(name, func(t *testing.T) {
+			pins, reopen := testPins(t)
+			first := openStem(t, another(diskio()), k, pins)
+			if err := os.Remove(mapPin(first.dir, name)); err != nil {
+				t.Fatal(err)
+			}
+			m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 8, MaxEntries: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			if err := m.Pin(mapPin(first.dir, name)); err != nil {
+				t.Fatal(err)
+			}
+			first.Close()
+			pins.Close()
 
-	second := openStem(t, diskio(), k, reopen())
-	lost := losses(t, second)
-	if lost.Unread == nil || !strings.Contains(lost.Unread.Error(), "map storms of another build: ") {
-		t.Fatalf("%+v", lost)
-	}
-	if err := second.ReportedLosses(lost); err != nil {
-		t.Fatal(err)
-	}
-	if lost := losses(t, second); lost.Unread != nil {
-		t.Errorf("%+v after it was reported", lost)
+			second := openStem(t, diskio(), k, reopen())
+			lost := losses(t, second)
+			if lost.Unread == nil || !strings.Contains(lost.Unread.Error(), "map "+name+" of another build: ") {
+				t.Fatalf("%+v", lost)
+			}
+			if err := second.ReportedLosses(lost); err != nil {
+				t.Fatal(err)
+			}
+			if lost := losses(t, second); lost.Unread != nil {
+				t.Errorf("%+v after it was reported", lost)
+			}
+		})
 	}
 }
 

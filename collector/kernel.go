@@ -359,7 +359,7 @@ func (s *stem) reportLosses(emit Emit) {
 		return
 	}
 	if lost.Unread != nil {
-		s.log.Warn("can't read losses that another build counted", "error", lost.Unread)
+		s.log.Warn("can't read another build's records or counts", "error", lost.Unread)
 		s.reportLost("foreign-wire", 0, emit) // the number is unknown
 	}
 	if lost.RingFull > 0 {

@@ -44,7 +44,7 @@ func (e *Engine) absencesOf(stem string, st *stemState, lost bool, now time.Dura
 			continue
 		}
 		e.resume(r, now)
-		if lost && e.needs(r.Rule, stem, st) {
+		if lost && e.needs(r.Rule, stem, st, true) {
 			r.absence.Begun = now // the awaited event may have been lost
 		}
 	}

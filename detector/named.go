@@ -47,7 +47,8 @@ func (n *named) member(stem string) bool {
 	return len(stem) > len(n.stem) && stem[len(n.stem)] == '/' && strings.HasPrefix(stem, n.stem)
 }
 
-// spares reports whether another log with kernel messages can replace the source.
+// spares reports whether n has the source only for its kernel messages: then another log with these can
+// replace it.
 func (n *named) spares(stem string, st *stemState) bool {
 	return n.kernel && st.Kernel && !slices.Contains(n.stems, stem)
 }

@@ -40,6 +40,8 @@ func TestEachLogIsASourceOfItsOwn(t *testing.T) {
 	lost := func(stem string) *event.Event {
 		return &event.Event{Kind: event.Lost, Lost: &event.LostData{Stem: stem, Count: 3, Reason: "overrun"}}
 	}
+	dropped := lost("log/journald") // of services
+	dropped.Lost.Reason = event.LostSuppressed
 	absent := down("log", "this log is not configured")
 	const (
 		probe    = "- {name: p, fault: r, events: [oomkill], condition: Sick, reason: R, message: m, latched: true}\n"
@@ -101,6 +103,13 @@ func TestEachLogIsASourceOfItsOwn(t *testing.T) {
 			"Unknown SourceLossy: records were lost: log/kmsg (overrun)"},
 		{"a named log of the kernel's lost lines", of("logs: [kernel, journald],"), []*event.Event{kernel("log/kmsg", true), kernel("log/journald", true), lost("log/journald")},
 			"Unknown SourceLossy: records were lost: log/journald (overrun)"},
+		{"messages of services lost", of("logs: [kernel],"), []*event.Event{kernel("log/journald", true), dropped}, healthy},
+		{"messages of services and of the kernel lost", of("logs: [kernel],"), []*event.Event{kernel("log/journald", true), lost("log/journald"), dropped},
+			"Unknown SourceLossy: records were lost: log/journald (suppressed)"},
+		{"messages of services lost, the kernel's by another log", of("logs: [kernel],"),
+			[]*event.Event{kernel("log/kmsg", true), kernel("log/journald", true), dropped, lost("log/kmsg")}, healthy},
+		{"messages of services lost that a rule reads", of(""), []*event.Event{kernel("log/journald", true), absent, dropped},
+			"Unknown SourceLossy: records were lost: log/journald (suppressed)"},
 		{"a named log of the kernel's is dead", of("logs: [kernel, journald],"), []*event.Event{kernel("log/kmsg", true), kernel("log/journald", false)},
 			"Unknown SourceUnavailable: log/journald: gone"},
 		{"lines lost that a probe sees", of("logs: [kmsg],") + probe, []*event.Event{up("log/kmsg"), up("oomkill"), lost("log/kmsg")}, healthy},

@@ -29,6 +29,8 @@ type stemState struct {
 	Reason     string        `json:"reason,omitempty"`     // why it is down
 	LossyUntil time.Duration `json:"lossyUntil,omitempty"` // since boot; zero: no recent loss
 	LossReason string        `json:"lossReason,omitempty"`
+	// KernelLossyUntil is LossyUntil of losses that may include kernel messages.
+	KernelLossyUntil time.Duration `json:"kernelLossyUntil,omitempty"`
 }
 
 func (e *Engine) stem(name string) *stemState {
@@ -62,7 +64,7 @@ func (e *Engine) sourceChanged(d *event.SourceData, now time.Duration) {
 	for _, en := range e.entries() {
 		signal := en.signal()
 		if ofSignal := signal != nil && signal.looksAt(d.Stem, st); ofSignal || en.rule.looksAt(d.Stem, st) {
-			missed := e.needs(en.rule.Rule, d.Stem, st) || ofSignal && e.needs(signal, d.Stem, st)
+			missed := e.needs(en.rule.Rule, d.Stem, st, false) || ofSignal && e.needs(signal, d.Stem, st, false)
 			e.sourceOf(en, ofSignal, missed, d.Up, now)
 		}
 	}
@@ -143,6 +145,9 @@ func (e *Engine) recordsLost(ev *event.Event, now time.Duration) {
 	}
 	st := e.stem(ev.Lost.Stem)
 	st.LossyUntil = now + lossyFor
+	if ev.Lost.Reason != event.LostSuppressed {
+		st.KernelLossyUntil = st.LossyUntil
+	}
 	st.LossReason = display.Safe(ev.Lost.Reason, 64)
 	e.lossyEnd = e.nextLossEnd()
 	e.absencesOf(ev.Lost.Stem, st, true, now)
@@ -155,9 +160,11 @@ func (e *Engine) lossEnds(now time.Duration) {
 		return
 	}
 	for name, st := range e.stems {
-		if st.LossyUntil != 0 && st.LossyUntil <= now {
-			st.LossyUntil = 0
-			e.markStem(name, st)
+		for _, until := range []*time.Duration{&st.LossyUntil, &st.KernelLossyUntil} {
+			if *until != 0 && *until <= now {
+				*until = 0
+				e.markStem(name, st)
+			}
 		}
 	}
 	e.lossyEnd = e.nextLossEnd()
@@ -165,7 +172,7 @@ func (e *Engine) lossEnds(now time.Duration) {
 
 func (e *Engine) nextLossEnd() (next time.Duration) {
 	for _, st := range e.stems {
-		next = earlier(next, st.LossyUntil)
+		next = earlier(earlier(next, st.LossyUntil), st.KernelLossyUntil)
 	}
 	return next
 }

@@ -143,25 +143,25 @@ func (e *Engine) lossy(c *conditionState) (out []string) {
 // has.
 func (e *Engine) lossesOf(r *Rule) (out []string) {
 	for stem, st := range e.stems {
-		if st.LossyUntil != 0 && e.needs(r, stem, st) {
+		if st.LossyUntil != 0 && e.needs(r, stem, st, true) {
 			out = append(out, stem+" ("+st.LossReason+")")
 		}
 	}
 	return out
 }
 
-// needs reports whether the rule misses events while the source is down or loses records. It does
-// not if another log has all kernel messages.
-func (e *Engine) needs(r *Rule, stem string, st *stemState) bool {
+// needs reports whether the rule misses events while the source is down, or has lost records. It does
+// not if another log has all kernel messages, or if the loss includes none.
+func (e *Engine) needs(r *Rule, stem string, st *stemState, lost bool) bool {
 	return slices.Contains(r.stems, stem) || slices.ContainsFunc(r.named, func(n named) bool {
-		return n.has(stem, st.Kernel) && !(n.spares(stem, st) && e.hasKernelLines(stem))
+		return n.has(stem, st.Kernel) && !(n.spares(stem, st) && (lost && st.KernelLossyUntil == 0 || e.hasKernelLines(stem)))
 	})
 }
 
 // hasKernelLines reports whether a log with all kernel messages is up, other than the one of the stem.
 func (e *Engine) hasKernelLines(except string) bool {
 	for stem, st := range e.stems {
-		if stem != except && st.Kernel && st.Up && st.LossyUntil == 0 {
+		if stem != except && st.Kernel && st.Up && st.KernelLossyUntil == 0 {
 			return true
 		}
 	}

@@ -75,7 +75,7 @@ func (f *whyFlags) local(s why.Subject, now time.Time, known bool, step func() e
 		if err := alive(&in, state, now); err != nil {
 			return nil, err
 		}
-		savedDiagnoses(&in, state)
+		savedDiagnoses(&in, state, f.agentNamespaces)
 	}
 	return &in, nil
 }
@@ -152,8 +152,8 @@ func alive(in *why.Input, state string, now time.Time) error {
 }
 
 // savedDiagnoses adds the state folder's Diagnoses of the subject to in, and notes those that can't
-// be read.
-func savedDiagnoses(in *why.Input, state string) {
+// be read. Those of users explain no node.
+func savedDiagnoses(in *why.Input, state string, agentNamespaces []string) {
 	views, err := agent.ReadDiagnoses(agent.RunsDirs(state)...)
 	if err != nil {
 		in.Unread = append(in.Unread, why.Unread{What: "diagnoses", Why: err.Error()})
@@ -166,6 +166,8 @@ func savedDiagnoses(in *why.Input, state string) {
 		}
 		d := savedDiagnosis(v)
 		switch of, err := worker.ReadTaken(v.Dir, v.Report.ID); {
+		case err == nil && in.Subject.Kind == why.KindNode && ofUser(of, agentNamespaces):
+			continue
 		case err == nil:
 			d.UID, d.PodUID = string(of.UID), cmp.Or(d.PodUID, trigger.PodUID(of))
 		case !errors.Is(err, fs.ErrNotExist): // otherwise a person has started it
@@ -176,6 +178,12 @@ func savedDiagnoses(in *why.Input, state string) {
 		}
 	}
 	slices.SortStableFunc(in.Diagnoses, func(a, b why.Diagnosis) int { return b.Started.Compare(a.Started) })
+}
+
+// ofUser reports whether a user of a namespace may have created a Diagnosis: it is about a pod of its own
+// namespace, and this is none with agents.
+func ofUser(d *v1alpha1.Diagnosis, agentNamespaces []string) bool {
+	return d.Namespace != "" && d.Pod().Namespace == d.Namespace && !slices.Contains(agentNamespaces, d.Namespace)
 }
 
 func savedDiagnosis(v *agent.Diagnosis) why.Diagnosis {

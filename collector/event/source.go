@@ -10,6 +10,10 @@ const (
 	Canary Kind = "canary"
 )
 
+// LostSuppressed is the reason of [LostData] for messages of services that journald dropped. It never
+// drops the kernel's: its limit is per unit (manager_dispatch_message, src/journal/journald-manager.c).
+const LostSuppressed = "suppressed"
+
 // LostData is the payload of [Lost].
 type LostData struct {
 	Stem   string `json:"stem"`

@@ -116,10 +116,9 @@ const (
 	TooLong Reason = "too-long"
 	// Malformed: the lines could not be parsed.
 	Malformed Reason = "malformed"
-	// Suppressed: the writer dropped lines (journald's rate limit, kernel messages it missed).
-	Suppressed Reason = "suppressed"
-	// BadPosition: the saved position does not belong to this log, so reading began as if there were
-	// none.
+	// Suppressed: journald dropped lines of a unit that logs too much.
+	Suppressed Reason = event.LostSuppressed
+	// BadPosition: the saved position is not one of this log, so reading began as without one.
 	BadPosition Reason = "bad-position"
 )
 

@@ -47,6 +47,16 @@ type containerd struct {
 	ctrPath    string
 }
 
+// logger copies a container's output, on its descriptors 3 and 4, into a file. It closes 5 when it is ready.
+// The shim ends it by SIGTERM, and waits for it.
+const logger = `#!/bin/sh
+trap '' TERM
+exec >"$1" 5>&-
+cat <&3 &
+cat <&4
+wait
+`
+
 func startContainerd(t *testing.T) *containerd {
 	t.Helper()
 	needRoot(t)
@@ -90,6 +100,9 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(c.path("logger"), []byte(logger), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
 	cmd := exec.Command("/bin/sh", "-c", `mount -t proc none /proc && mount -t tmpfs none /run && exec "$0" --config "$1"`, path, config)
 	cmd.Env = append(os.Environ(), "PATH="+process.Path())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS}
@@ -131,9 +144,10 @@ func (c *containerd) ctr(t *testing.T, args ...string) string {
 // container runs the image with its own configuration, but with a read-only root filesystem. A
 // command replaces its entry point.
 func (c *containerd) container(ctx context.Context, id string, flags []string, command ...string) (string, error) {
-	// Into a file: on a busy machine ctr may open its pipes only after the container has ended.
+	// By a logger: on a busy machine ctr may open its pipes only after the container has ended, and what
+	// the shim itself copies into a file is lost if that takes longer than 2 s after this end.
 	output := c.path(id + ".out")
-	all := append([]string{"run", "--rm", "--read-only", "--cgroup", "/" + c.group, "--log-uri", "file://" + output}, flags...)
+	all := append([]string{"run", "--rm", "--read-only", "--cgroup", "/" + c.group, "--log-uri", "binary://" + c.path("logger") + "?" + output}, flags...)
 	said, err := c.try(ctx, append(append(all, imageOf(), id), command...)...)
 	text, readErr := os.ReadFile(output)
 	return string(text) + said, errors.Join(err, readErr)

@@ -40,7 +40,7 @@
 //
 // journald logs when it drops messages of a unit that logs too much (N_DROPPED), and when the
 // kernel's log was overwritten before it was read. Both are requested in addition to the filter, and
-// reported as Suppressed.
+// reported as Suppressed and Overrun.
 //
 // # Origin
 //

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/logs"
 )
 
 // Filter selects entries that match one value of each list that is not empty.
@@ -84,36 +85,38 @@ func (f Filter) wants(e *Entry) bool {
 	return in(f.Identifiers, e.Identifier) && in(f.Units, e.Unit)
 }
 
-// onlyKernel reports whether only the kernel's messages are wanted. journald never drops these: its limit
-// is per unit (manager_dispatch_message, src/journal/journald-manager.c).
+// onlyKernel reports whether only the kernel's messages are wanted.
 func (f Filter) onlyKernel() bool {
 	return len(f.Identifiers) > 0 && !slices.ContainsFunc(f.Identifiers, func(i string) bool { return i != event.OriginKernel })
 }
 
-// dropped returns how many messages journald dropped, if e reports that and some may match.
-func (f Filter) dropped(e *Entry) (n uint64, ok bool) {
+// dropped returns the loss that e reports: [logs.Suppressed] are messages of a unit, [logs.Overrun] those of
+// the kernel. It returns nil if e reports none, or none that matches.
+func (f Filter) dropped(e *Entry) *logs.Loss {
 	if string(e.Transport) != "driver" {
-		return 0, false
+		return nil
 	}
+	loss, number := logs.Suppressed, string(e.Dropped)
 	switch string(e.MessageID) {
 	case messageDropped:
 		// "Suppressed 12 messages from kubelet.service"
 		_, unit, _ := bytes.Cut(e.Message, []byte(" messages from "))
 		if len(f.Units) > 0 && !slices.Contains(f.Units, string(unit)) || f.onlyKernel() {
-			return 0, false
+			return nil
 		}
-		n, err := strconv.ParseUint(string(e.Dropped), 10, 64)
-		return n, err == nil
 	case messageMissed:
 		// "Missed 12 kernel messages"
 		if len(f.Units) > 0 || len(f.Identifiers) > 0 && !slices.Contains(f.Identifiers, event.OriginKernel) {
-			return 0, false
+			return nil
 		}
-		text, _ := bytes.CutPrefix(e.Message, []byte("Missed "))
-		number, _, _ := bytes.Cut(text, []byte{' '})
-		n, err := strconv.ParseUint(string(number), 10, 64)
-		return n, err == nil
+		loss = logs.Overrun
+		number, _, _ = strings.Cut(strings.TrimPrefix(string(e.Message), "Missed "), " ")
 	default:
-		return 0, false
+		return nil
 	}
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		return nil
+	}
+	return &logs.Loss{Reason: loss, Lines: n}
 }

@@ -81,9 +81,12 @@ func TestDropped(t *testing.T) {
 		{"no number", Filter{}, entry(messageDropped, "x", "y"), 0},
 		{"no number", Filter{}, entry(messageMissed, "Missed many", ""), 0},
 	} {
-		n, ok := tt.filter.dropped(tt.entry)
-		if ok != (tt.n > 0) || ok && n != tt.n {
-			t.Errorf("%s: %d, %v", tt.name, n, ok)
+		want := logs.Loss{Reason: logs.Suppressed, Lines: tt.n}
+		if tt.entry == missed {
+			want.Reason = logs.Overrun
+		}
+		if got := tt.filter.dropped(tt.entry); (got != nil) != (tt.n > 0) || got != nil && *got != want {
+			t.Errorf("%s: %+v", tt.name, got)
 		}
 	}
 }

@@ -177,7 +177,7 @@ func TestFilters(t *testing.T) {
 		j.entry("Missed 34 kernel messages", "MESSAGE_ID", messageMissed, "_TRANSPORT", "driver", "SYSLOG_IDENTIFIER", "systemd-journald", "PRIORITY", "4"),
 		j.entry("kubelet 8", "SYSLOG_IDENTIFIER", "kubelet", "_TRANSPORT", "stdout", "_SYSTEMD_UNIT", "kubelet.service", "PRIORITY", "3"),
 	)
-	const suppressed, missed = "-suppressed:12", "-suppressed:34"
+	const suppressed, missed = "-suppressed:12", "-overrun:34"
 	all := []string{
 		"kernel 1", "kubelet 2", "forged 3", "to kmsg 4", "sshd 5", suppressed, "Suppressed 12 messages from kubelet.service",
 		missed, "Missed 34 kernel messages", "kubelet 8",

@@ -187,8 +187,8 @@ func (s *session) take() error {
 
 func (s *session) deliver(e *Entry) error {
 	f := s.r.cfg.Filter
-	if n, ok := f.dropped(e); ok {
-		if err := s.lose(logs.Suppressed, n, 0); err != nil {
+	if loss := f.dropped(e); loss != nil {
+		if err := s.handle(logs.Item{Loss: loss}); err != nil {
 			return err
 		}
 	}

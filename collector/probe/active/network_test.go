@@ -221,7 +221,7 @@ func TestVerdictsOfTheWay(t *testing.T) {
 	const brief = 300 * time.Millisecond
 
 	mend := pod.DropTCP()
-	d := fails(t, p, tcp, brief, event.VerdictTimeout, `^no answer to the SYN to 10.97.40.2:80 in \d+ms$`)
+	d := fails(t, p, tcp, brief, event.VerdictTimeout, `^no answer to the SYN to 10.97.40.2:80 in \S+s$`)
 	if excluded := strings.Join(d.Excluded, "; "); !strings.Contains(excluded, "listener present: queue 0/100") || !strings.Contains(excluded, "route: via") {
 		t.Errorf("%+v", d)
 	}
