@@ -49,9 +49,7 @@ func (b *bench) reporting(node string) {
 	}
 	cancel()
 	for range 2 {
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			b.Error(err)
-		}
+		b.must(<-ended)
 	}
 }
 
