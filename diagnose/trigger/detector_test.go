@@ -88,7 +88,7 @@ func TestTaskThatHangs(t *testing.T) {
 	}
 }
 
-// A container that is OOM-killed repeatedly, and the node as a whole.
+// A container that is killed repeatedly at the limit of all pods, and the node as a whole.
 func TestOOMKills(t *testing.T) {
 	d := shipped(t)
 	e := engineWith(t,
@@ -101,13 +101,13 @@ func TestOOMKills(t *testing.T) {
 			Kind: event.OOMKill, Time: after(at), BootTime: event.Duration(time.Hour + at), CPU: 1,
 			Task: &event.Task{PID: uint32(900 + i), TGID: uint32(900 + i), Comm: "pg"}, Cgroup: &event.Cgroup{Path: "/kubepods/x/c0ffee"},
 			Container: &event.Container{ID: "c0ffee", PodUID: db.UID},
-			OOMKill:   &event.OOMKillData{Scope: "memcg", Limit: 32 << 20, LimitCgroup: &event.Cgroup{Path: "/kubepods/x/c0ffee"}},
+			OOMKill:   &event.OOMKillData{Scope: "memcg", Limit: 32 << 20, LimitCgroup: &event.Cgroup{Path: "/kubepods"}},
 		}, after(at))...)
 	}
 	if len(got) != 2 || got[0].Spec.OperationSet != "who-grew" || got[1].Spec.OperationSet != "node" {
 		t.Fatal(names(got))
 	}
-	if p := got[0].Spec.Parameters; p["pid"] != "900" || p["limitCgroup"] != "/kubepods/x/c0ffee" || p["podNamespace"] != "shop" {
+	if p := got[0].Spec.Parameters; p["pid"] != "900" || p["limitCgroup"] != "/kubepods" || p["podNamespace"] != "shop" {
 		t.Error(p)
 	}
 	// For the node as a whole, the last victim is no parameter.
