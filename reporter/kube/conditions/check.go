@@ -98,6 +98,7 @@ func checkedReason(reason string) string {
 // starts a new word. The result is empty if the text has no letters.
 func CamelCase(text string) string {
 	var b strings.Builder
+	b.Grow(min(len(text), MaxReason))
 	upper := true
 	for _, r := range text {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
