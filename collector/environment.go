@@ -31,16 +31,16 @@ type environment struct {
 	kernel *bpf.Kernel
 	// oomCode returns the result of a pass over kallsyms, which begins when the agent starts.
 	oomCode func() oomCode
-	// fsError is called with the device and time of each filesystem error. ends says that the
+	// fsError is called with the device and the time since boot of each filesystem error. ends says that the
 	// filesystem accepts no writes from then on, whatever its mount options are.
-	fsError func(dev uint32, at event.Moment, ends bool)
+	fsError func(dev uint32, at time.Duration, ends bool)
 }
 
 // attributed is how many cgroups are cached: a node has hundreds of short-lived containers.
 const attributed = 4096
 
 func newEnvironment(cfg Config, log *slog.Logger) *environment {
-	env := &environment{cfg: cfg, log: log, fs: hostfs.New(cfg.HostRoot), fsError: func(uint32, event.Moment, bool) {}}
+	env := &environment{cfg: cfg, log: log, fs: hostfs.New(cfg.HostRoot), fsError: func(uint32, time.Duration, bool) {}}
 	env.clock = hostfs.NewClock()
 	env.symbols = hostfs.NewSymbols(env.fs)
 	env.devices = hostfs.NewDevices(env.fs)

@@ -65,7 +65,7 @@ func (f *fsError) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, erro
 
 	f.data = event.FSErrorData{FSType: f.names.comm(r.FSType), Function: f.function(r), Line: r.Line}
 	ev.FSError = &f.data
-	f.env.fsError(r.Dev, event.Moment{Wall: ev.Time, Boot: time.Duration(ev.BootTime)}, endsWriting(r.What, &f.data))
+	f.env.fsError(r.Dev, time.Duration(ev.BootTime), endsWriting(r.What, &f.data))
 	return true, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
@@ -28,7 +29,7 @@ func TestDecodeFSError(t *testing.T) {
 	f := testFSError(t)
 	var reported []uint32
 	var ends []bool
-	f.env.fsError = func(dev uint32, _ event.Moment, end bool) { reported, ends = append(reported, dev), append(ends, end) }
+	f.env.fsError = func(dev uint32, _ time.Duration, end bool) { reported, ends = append(reported, dev), append(ends, end) }
 	decode := func(r *bpf.FSError) (ev event.Event) {
 		t.Helper()
 		if ok, err := f.decode(&r.H, rawOf(r), &ev); !ok || err != nil {

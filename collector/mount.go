@@ -84,26 +84,26 @@ type suspect struct {
 // late reports whether the kernel had enough time to show that the filesystem refuses writes.
 func (s suspect) late(now time.Time) bool { return now.Sub(s.since) >= suspectFor }
 
-// Notify reports that the filesystem on a device (the kernel's own dev_t) had an error at a time.
+// Notify reports that the filesystem on a device (the kernel's own dev_t) had an error at a time since boot.
 // ends says that it accepts no writes from then on. It does not block; concurrent use is safe.
-func (m *mountSource) Notify(dev uint32, at event.Moment, ends bool) {
+func (m *mountSource) Notify(dev uint32, at time.Duration, ends bool) {
 	major, minor := hostfs.SplitKernelDev(dev)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := fsKey{major, minor}
-	if at.Boot < m.gone[key] {
+	if at < m.gone[key] {
 		return // from a mount that is gone
 	}
 	if s, ok := m.suspects[key]; ok {
 		s.ends = s.ends || ends
-		s.last = max(s.last, at.Boot) // records of several CPUs may come in another order
+		s.last = max(s.last, at) // records of several CPUs may come in another order
 		m.suspects[key] = s
 		return
 	} else if len(m.suspects) >= maxSuspects {
 		m.dropped++
 		return
 	}
-	m.suspects[key] = suspect{since: time.Now(), last: at.Boot, ends: ends}
+	m.suspects[key] = suspect{since: time.Now(), last: at, ends: ends}
 	m.lookSoon()
 }
 

@@ -189,8 +189,6 @@ func (n *mountNode) expect(want ...string) {
 }
 
 // moment returns the current time. In a synctest bubble only its wall clock is the bubble's.
-func moment() event.Moment { return event.Moment{Wall: time.Now(), Boot: hostfs.BootTime()} }
-
 const (
 	healthyExt4 = "30 1 8:0 / /data rw - ext4 /dev/sda rw"
 	brokenExt4  = "30 1 8:0 / /data rw - ext4 /dev/sda ro"
@@ -320,7 +318,7 @@ func TestMountHalfRemounted(t *testing.T) {
 					time.Sleep(s.after)
 					n.mounts(s.mounts...)
 					if s.errs {
-						n.source.Notify(8<<20, moment(), false)
+						n.source.Notify(8<<20, hostfs.BootTime(), false)
 					}
 					n.look()
 				}
@@ -356,8 +354,8 @@ func TestMountErrorPolicy(t *testing.T) {
 					n.write("/proc/fs/ext4/sda/options", tt.options)
 				}
 				n.look()
-				n.source.Notify(dev, moment(), false)
-				n.source.Notify(dev, moment(), false)
+				n.source.Notify(dev, hostfs.BootTime(), false)
+				n.source.Notify(dev, hostfs.BootTime(), false)
 				looks := 0
 				for again := n.look(); again > 0; again = n.look() {
 					time.Sleep(again)
@@ -383,7 +381,7 @@ func TestMountSuspectShows(t *testing.T) {
 		n := newMountNode(t)
 		n.mounts(healthyExt4 + ",errors=remount-ro")
 		n.look()
-		n.source.Notify(8<<20, moment(), false)
+		n.source.Notify(8<<20, hostfs.BootTime(), false)
 		time.Sleep(n.look())
 		n.expect()
 		n.mounts(healthyExt4 + ",errors=remount-ro,emergency_ro")
@@ -399,7 +397,7 @@ func TestMountSuspectShows(t *testing.T) {
 func TestMountSuspectsAreBounded(t *testing.T) {
 	n := newMountNode(t)
 	for minor := range uint32(10 * maxSuspects) {
-		n.source.Notify(8<<20|minor, moment(), false)
+		n.source.Notify(8<<20|minor, hostfs.BootTime(), false)
 	}
 	if len(n.source.suspects) != maxSuspects {
 		t.Errorf("%d suspects", len(n.source.suspects))

@@ -163,7 +163,7 @@ func TestMountStoppedAcrossARestart(t *testing.T) {
 			n.expect()
 			tt.stop(disk)
 			if tt.stops {
-				n.source.Notify(major<<20|minor, moment(), true)
+				n.source.Notify(major<<20|minor, hostfs.BootTime(), true)
 				n.lookAt(time.Now().Add(2 * suspectFor))
 				n.expect(want...)
 			}

@@ -24,7 +24,7 @@ func TestMountAnewIsNoSuspect(t *testing.T) {
 			n := newMountNode(t)
 			n.mounts(mount)
 			n.look()
-			n.source.Notify(8<<20, moment(), false)
+			n.source.Notify(8<<20, hostfs.BootTime(), false)
 			n.mounts()
 			n.look()
 			n.got = nil // an xfs may have been reported
@@ -44,8 +44,8 @@ func TestMountErrorThatEndsWriting(t *testing.T) {
 		n := newMountNode(t)
 		n.mounts(healthyExt4 + ",errors=continue")
 		n.look()
-		n.source.Notify(8<<20, moment(), false)
-		n.source.Notify(8<<20, moment(), true)
+		n.source.Notify(8<<20, hostfs.BootTime(), false)
+		n.source.Notify(8<<20, hostfs.BootTime(), true)
 		for again := n.look(); again > 0; again = n.look() {
 			time.Sleep(again)
 		}
@@ -78,9 +78,9 @@ func TestMountLateErrorOfTheMountBefore(t *testing.T) {
 				n.mounts(healthyExt4 + ",errors=remount-ro")
 				n.write("/dev/sda", superblock(time.Now().Add(tt.mounted)))
 				n.look()
-				at := moment()
+				at := hostfs.BootTime()
 				time.Sleep(5 * time.Second)
-				at.Boot -= 5*time.Second + 2*suspectFor // what the bubble sleeps in all
+				at -= 5*time.Second + 2*suspectFor // what the bubble sleeps in all
 				n.source.Notify(8<<20, at, false)
 				time.Sleep(2 * suspectFor)
 				n.look()
@@ -99,7 +99,7 @@ func TestMountRenewedUnseen(t *testing.T) {
 		n.mounts(healthyExt4 + ",errors=remount-ro")
 		n.write("/dev/sda", superblock(time.Now()))
 		n.look()
-		n.source.Notify(8<<20, moment(), false)
+		n.source.Notify(8<<20, hostfs.BootTime(), false)
 		time.Sleep(2 * suspectFor)
 		n.look()
 		n.expect("mount.readonly ext4 sda at /data: error-policy")
@@ -118,7 +118,7 @@ func TestMountOnADiskThatHangs(t *testing.T) {
 	n.mounts(mount)
 	n.write("/dev/sda", superblock(time.Now()))
 	n.look()
-	n.source.Notify(8<<20, moment(), false)
+	n.source.Notify(8<<20, hostfs.BootTime(), false)
 	n.lookAt(time.Now().Add(2 * suspectFor))
 	n.expect("mount.readonly ext4 sda at /data: error-policy")
 
@@ -180,7 +180,7 @@ func TestMountOldShutDown(t *testing.T) {
 	source, dev, expect := xfsSource(t, disk)
 	now := time.Now()
 	expect(now)
-	source.Notify(dev, moment().Add(-time.Hour), true)
+	source.Notify(dev, hostfs.BootTime()-time.Hour, true)
 	expect(now)
 	expect(now.Add(2 * suspectFor))
 }
@@ -198,34 +198,19 @@ func TestMountShutDownAndRenewedUnseen(t *testing.T) {
 	expect(now, "mount.writable remounted")
 	// The new mount may shut down too.
 	disk.ShutDown()
-	source.Notify(dev, moment(), true)
+	source.Notify(dev, hostfs.BootTime(), true)
 	expect(now.Add(time.Second), "mount.readonly shutdown")
 }
 
-// An error after the wall clock was set back is no error of the mount before.
-func TestMountErrorAfterTheClockWasSetBack(t *testing.T) {
+// An error of a filesystem that was unmounted and mounted again is none of the mount before.
+func TestMountErrorAfterANewMount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMountNode(t)
 		for _, table := range [][]string{{healthyExt4}, nil, {healthyExt4}} {
 			n.mounts(table...)
 			n.look()
 		}
-		n.source.Notify(8<<20, event.Moment{Wall: time.Now().Add(-time.Hour), Boot: hostfs.BootTime()}, true)
-		time.Sleep(2 * suspectFor)
-		n.look()
-		n.expect("mount.readonly ext4 sda at /data: error-policy")
-	})
-}
-
-// The clock is set forward, and then the filesystem is mounted: an event of up to 10 s later may still
-// have the time before.
-func TestMountErrorAfterTheClockWasSetForward(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newMountNode(t)
-		n.mounts(healthyExt4 + ",errors=remount-ro")
-		n.write("/dev/sda", superblock(time.Now()))
-		n.look()
-		n.source.Notify(8<<20, event.Moment{Wall: time.Now().Add(-time.Hour), Boot: hostfs.BootTime()}, false)
+		n.source.Notify(8<<20, hostfs.BootTime(), true)
 		time.Sleep(2 * suspectFor)
 		n.look()
 		n.expect("mount.readonly ext4 sda at /data: error-policy")
@@ -239,7 +224,7 @@ func TestMountLateErrorOfTheSameSecond(t *testing.T) {
 		n := newMountNode(t)
 		n.mounts(healthyExt4 + ",errors=remount-ro")
 		n.look()
-		at := moment()
+		at := hostfs.BootTime()
 		time.Sleep(time.Millisecond)
 		n.mounts()
 		n.look()
@@ -250,7 +235,7 @@ func TestMountLateErrorOfTheSameSecond(t *testing.T) {
 		time.Sleep(2 * suspectFor)
 		n.look()
 		n.expect()
-		n.source.Notify(8<<20, moment(), false)
+		n.source.Notify(8<<20, hostfs.BootTime(), false)
 		time.Sleep(2 * suspectFor)
 		n.look()
 		n.expect("mount.readonly ext4 sda at /data: error-policy")
