@@ -115,9 +115,9 @@ func (c *logCount) find(ctx context.Context, now time.Time) (found int, err erro
 	matcher := c.set.NewMatcher("")
 	var lost []string // why lines were lost
 	err = read(ctx, func(item logs.Item) error {
-		if item.Loss != nil && item.Loss.Reason != logs.Malformed && item.Loss.Reason != logs.TooLong {
-			// The others are lines that can't match: they have no time, or no end.
-			lost = append(lost, string(item.Loss.Reason))
+		// Malformed and too long lines can't match: they have no time, or no end.
+		if l := item.Loss; l != nil && l.Reason != logs.Malformed && l.Reason != logs.TooLong && !slices.Contains(lost, string(l.Reason)) {
+			lost = append(lost, string(l.Reason))
 		}
 		// The reader's own lookback reaches a little further back, and a line of a file may
 		// have no time.
@@ -132,7 +132,7 @@ func (c *logCount) find(ctx context.Context, now time.Time) (found int, err erro
 		return nil
 	})
 	if err == nil && len(lost) > 0 && found < c.count {
-		return found, fmt.Errorf("found %d matching logs, but the log lost lines (%s)", found, strings.Join(slices.Compact(lost), ", "))
+		return found, fmt.Errorf("found %d matching logs, but the log lost lines (%s)", found, strings.Join(lost, ", "))
 	}
 	return found, err
 }
