@@ -80,8 +80,8 @@ func provoke(t *testing.T, a *agenttest.Agent, what, severity string, inject fun
 
 // reported waits, in parallel with other rows, until the errors have ended, and fails the test
 // unless each group was one problem. That is the event's, but for some pages the kernel logs a line
-// ("Sending SIGBUS") so long before the event that the line was read first. That problem's end is not
-// awaited: it takes an hour.
+// ("Sending SIGBUS") so long before the event that the line was read first. The test does not wait for
+// the end of that problem, which takes an hour.
 func (f *hwFault) reported(t *testing.T, a *agenttest.Agent) {
 	t.Helper()
 	t.Parallel()

@@ -57,7 +57,7 @@ func At(host hostfs.FS, name string) Socket {
 	return Socket{Name: name, Path: path}
 }
 
-// Find calls try with each existing one of the [Sockets] until try returns anything but Unimplemented:
+// Find calls try with each of the [Sockets] that exists, until try returns anything but Unimplemented:
 // Docker's containerd listens too, but serves no CRI. Sockets whose process has ended come last,
 // because another runtime may have replaced it. Find returns the last error of try.
 func Find(ctx context.Context, host hostfs.FS, try func(Socket) error) error {
