@@ -15,7 +15,7 @@ func CheckLockHolder(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "check-lock-holder",
 		Doc: "Checks whether a blocked task waits for a kernel lock with a known holder. Verdict LockHeld, which names the holder, its owner and what it " +
-			"does. Refuted if no holder is known: kernels record holders since 6.16, for mutexes, semaphores and rwsems.",
+			"does. Refuted if no holder is known: kernels record holders of mutexes and semaphores since 6.16, of rwsems since 6.17.",
 		Effect: operation.Check,
 		Parameters: append(process.PIDParameters(false, "waiting task; none: only the holder is inspected"),
 			operation.Parameter{Name: "holderPID", Doc: "lock holder recorded by the kernel", Kind: operation.Integer, Max: 1 << 22}),
