@@ -3,6 +3,7 @@ package detector
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,11 +19,12 @@ import (
 
 // direct is an expression as Go functions, without CEL's interpreter. It supports the forms
 // that most rules use: fields and literals; comparisons; in; &&, ||, ! and ?:; + of texts; contains,
-// startsWith and endsWith; humanBytes and humanDuration. None of these can fail, and each returns
+// startsWith and endsWith; division by a positive literal; orValue; string, humanBytes and
+// humanDuration. None of these can fail, and each returns
 // the same as CEL (ADR 28). For other forms both functions are nil.
 type direct struct {
-	truth func(*event.Event) bool                 // of a boolean expression
-	text  func(e *event.Event, dst []byte) []byte // of a text expression, or a field of any type: appends the text to dst
+	truth func(*event.Event) bool                 // nil unless the expression is boolean
+	text  func(e *event.Event, dst []byte) []byte // appends the expression's value as text to dst
 }
 
 // newDirect returns the direct form of a checked expression.
@@ -30,9 +32,11 @@ func newDirect(c *compiler, a *ast.AST) direct {
 	var d direct
 	of := directCompiler{c}
 	if a.GetType(a.Expr().ID()).IsExactType(types.BoolType) {
-		d.truth = of.truth(a.Expr())
-	} else {
-		d.text = of.append(a.Expr())
+		if d.truth = of.truth(a.Expr()); d.truth != nil {
+			d.text = func(ev *event.Event, dst []byte) []byte { return strconv.AppendBool(dst, d.truth(ev)) }
+		}
+	} else if d.text = of.append(a.Expr()); d.text == nil {
+		d.text = of.integer(a.Expr())
 	}
 	if f := c.fieldOf(a.Expr()); f != nil {
 		d.text = func(ev *event.Event, dst []byte) []byte {
@@ -200,17 +204,24 @@ func (c directCompiler) word(e ast.Expr) func(*event.Event) string {
 	return nil
 }
 
-// number returns a function for an integer, or a duration in nanoseconds, that is a field or a
-// literal.
+// number returns a function for an integer, or a duration in nanoseconds: a field or a literal, or an
+// integer divided by a positive literal.
 func (c directCompiler) number(e ast.Expr, t event.FieldType) func(*event.Event) int64 {
 	if read := c.read(e, t); read != nil {
 		return func(ev *event.Event) int64 { return read(ev).Number }
+	}
+	function, args := call(e)
+	if function == operators.Divide && t == event.TypeInt {
+		x := c.number(args[0], t)
+		if by, ok := literalOf[types.Int](args[1]); ok && by > 0 && x != nil {
+			return func(ev *event.Event) int64 { return x(ev) / int64(by) }
+		}
 	}
 	constant := func(n int64) func(*event.Event) int64 { return func(*event.Event) int64 { return n } }
 	if v, ok := literalOf[types.Int](e); ok && t == event.TypeInt {
 		return constant(int64(v))
 	}
-	if function, args := call(e); function == overloads.TypeConvertDuration && t == event.TypeDuration {
+	if function == overloads.TypeConvertDuration && t == event.TypeDuration {
 		text, ok := literalOf[types.String](args[0])
 		if d, err := time.ParseDuration(string(text)); ok && err == nil { // CEL reports the error
 			return constant(int64(d))
@@ -238,6 +249,17 @@ func (c directCompiler) append(e ast.Expr) func(*event.Event, []byte) []byte {
 				return z(ev, dst)
 			}
 		}
+	case "orValue": // of cel.OptionalTypes
+		if read, word := c.read(args[0], event.TypeOptionalString), c.word(args[1]); read != nil && word != nil {
+			return func(ev *event.Event, dst []byte) []byte {
+				if v := read(ev); v.Present {
+					return append(dst, v.Text...)
+				}
+				return append(dst, word(ev)...)
+			}
+		}
+	case overloads.TypeConvertString:
+		return c.integer(args[0])
 	case bytesFunction:
 		if x := c.number(args[0], event.TypeInt); x != nil {
 			return func(ev *event.Event, dst []byte) []byte { return append(dst, display.Bytes(x(ev))...) }
@@ -250,4 +272,13 @@ func (c directCompiler) append(e ast.Expr) func(*event.Event, []byte) []byte {
 		}
 	}
 	return nil
+}
+
+// integer returns a function that appends an integer.
+func (c directCompiler) integer(e ast.Expr) func(*event.Event, []byte) []byte {
+	x := c.number(e, event.TypeInt)
+	if x == nil {
+		return nil
+	}
+	return func(ev *event.Event, dst []byte) []byte { return strconv.AppendInt(dst, x(ev), 10) }
 }

@@ -20,8 +20,8 @@ import (
 
 // expr is one compiled expression. It is immutable and safe for concurrent use.
 type expr struct {
-	program  cel.Program
 	direct   direct
+	program  cel.Program    // for CEL's interpreter; nil if there is a direct form
 	fields   []*event.Field // fields it reads, in order of first use
 	out      *cel.Type
 	compared map[string][]literal // literals, by the field that they are compared with
@@ -78,8 +78,20 @@ func (c *compiler) compile(source string) (x *expr, mistakes []exprError) {
 	}
 	x = &expr{out: checked.OutputType(), compared: make(map[string][]literal)}
 	x.inspect(c, checked.NativeRep())
-	x.direct = newDirect(c, checked.NativeRep())
+	if x.direct = newDirect(c, checked.NativeRep()); x.direct.text != nil {
+		return x, nil
+	}
+	if x.program, mistakes = c.interpreted(x, checked); len(mistakes) > 0 {
+		return nil, mistakes
+	}
+	return x, nil
+}
+
+// interpreted returns the program of an expression for CEL's interpreter, unless its worst case is
+// too expensive.
+func (c *compiler) interpreted(x *expr, checked *cel.Ast) (cel.Program, []exprError) {
 	if slices.ContainsFunc(x.fields, isPodLabels) {
+		var issues *cel.Issues
 		if checked, issues = c.labelsByName(checked); issues.Err() != nil {
 			return nil, []exprError{{0, issues.Err().Error()}}
 		}
@@ -97,10 +109,11 @@ func (c *compiler) compile(source string) (x *expr, mistakes []exprError) {
 	case cost.Max > freeCost:
 		opts = append(opts, cel.CostLimit(cutCost), addressTracking())
 	}
-	if x.program, err = c.env.Program(checked, opts...); err != nil {
+	program, err := c.env.Program(checked, opts...)
+	if err != nil {
 		return nil, []exprError{{0, err.Error()}}
 	}
-	return x, nil
+	return program, nil
 }
 
 // explain improves the checker's message on an unknown field: it names the whole
@@ -172,7 +185,7 @@ func (c *compiler) fieldOf(e ast.Expr) *event.Field {
 
 // test evaluates a boolean expression.
 func (x *expr) test(a *activation) (bool, error) {
-	if x.direct.truth != nil && a.ev != nil {
+	if x.direct.truth != nil {
 		return x.direct.truth(a.ev), nil
 	}
 	v, _, err := x.program.Eval(a)

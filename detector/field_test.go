@@ -63,7 +63,7 @@ func TestFieldsInCEL(t *testing.T) {
 		for name, ev := range map[string]*event.Event{"full": full(), "empty": {}} {
 			act := newActivation()
 			act.ev = ev
-			v, _, err := x.program.Eval(act)
+			v, _, err := interpreted(t, c, f.Name).Eval(act)
 			if err != nil {
 				t.Errorf("%s of the %s event: %v", f.Name, name, err)
 				continue
