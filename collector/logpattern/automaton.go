@@ -2,8 +2,8 @@ package logpattern
 
 import "fmt"
 
-// maxTable bounds an automaton's table, in bytes. 1000 literals of maxLiteral random bytes take 6
-// MiB; if the literals would take more than maxTable, only their last 16, 8 or 4 bytes are used.
+// maxTable bounds an automaton's table, in bytes. 1000 literals of maxLiteral random bytes take 3
+// MiB; if the literals would take more than maxTable, only their last 8 or 4 bytes are used.
 const maxTable = 16 << 20
 
 // automaton finds which of many texts occur in a line, in one pass over it (Aho and Corasick,
