@@ -91,7 +91,7 @@ e2e: setup node-packages ## as root: install Kernosis by its chart on a real nod
 	go test -count=1 -v -timeout 15m ./deploy/e2e
 
 .PHONY: fleet
-fleet: ## run NODES (1000) agents and two controllers against an API server; REPORT=docs/fleet.md keeps the result
+fleet: ## run NODES (1000) agents and two controllers against an API server; REPORT=vmtest/fleet/results.md keeps the result
 	go test -count=1 -v -timeout 3h ./vmtest/fleet -run TestFleet -nodes $(or $(NODES),1000) $(PHASES:%=-phases %) $(REPORT:%=-report %)
 
 .PHONY: kube-tools

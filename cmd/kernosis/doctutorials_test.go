@@ -38,19 +38,9 @@ func docTutorials() []docTutorial {
 			"rules/payments.yaml": rule, "rules/payments_test.yaml": ruleTest,
 			"diagnose/refused.yaml": "docs/first-diagnosis.md#diagnose/refused.yaml", "diagnose/trigger.yaml": "docs/first-diagnosis.md#diagnose/trigger.yaml",
 		}},
-		{page: "docs/migrate.md", given: map[string]string{
-			"kernel-monitor.json": monitors + "kernel-monitor.json", "docker-monitor.json": monitors + "docker-monitor.json",
-		}, exits: map[string]int{"kernosis lint": output.ExitFailed}},
 		{page: "docs/monitoring.md", given: map[string]string{"rules/payments.yaml": rule}},
 		{page: "docs/npd.md", given: map[string]string{
-			"kernel-monitor.json": monitors + "kernel-monitor.json", "docker-monitor.json": monitors + "docker-monitor.json",
-			"docker-monitor-filelog.json":                      monitors + "docker-monitor-filelog.json",
-			"/etc/node-problem-detector/kernel-monitor.json":   monitors + "kernel-monitor.json",
-			"/etc/node-problem-detector/readonly-monitor.json": monitors + "readonly-monitor.json",
-			"/var/log/messages":                                "text:Nov 23 22:31:00 node dockerd[12]: started\n",
-			"/var/log/docker.log":                              "text:time=\"2026-11-23T22:31:00.000000000+00:00\" level=info msg=\"started\"\n",
-			"rules/payments.yaml":                              rule,
-			"alerts.yaml":                                      "deploy/chart/kernosis/files/alerts.yaml",
+			"kernel-monitor.json": monitors + "kernel-monitor.json",
 		}, exits: map[string]int{"kernosis lint": output.ExitFailed}},
 		{page: "docs/replay.md", given: map[string]string{
 			"my-rules/payments.yaml": rule, "/var/log/myapp.log": log,

@@ -3,7 +3,7 @@
 // and cost: at the start, when idle, in storms, with a waiting Diagnosis of each node, during
 // repairs, and when the controller or the API server is killed.
 //
-//	make fleet NODES=5000 REPORT=docs/fleet.md
+//	make fleet NODES=5000 REPORT=vmtest/fleet/results.md
 //
 // The kernel side of the agents is left out. Each agent has its own connection, watches, Lease,
 // journal and state folder; the agents run in several processes.

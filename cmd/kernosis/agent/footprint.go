@@ -38,7 +38,7 @@ func collectGarbage(percent int) {
 }
 
 // smallFootprint releases memory that only the start needed, and later what diagnoses used, until
-// ctx ends. See docs/performance.md.
+// ctx ends. See docs/benchmarks.md.
 func smallFootprint(ctx context.Context, log *slog.Logger) error {
 	wait := settled
 	for first := true; ; first = false {
