@@ -21,9 +21,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The child processes of these tests run this binary again.
@@ -190,7 +190,7 @@ func (r *hungRun) until(what string, within time.Duration, do func(), cond func(
 	r.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	within = await.Within(within)
+	within = testenv.Within(within)
 	for end := time.Now().Add(within); ; <-tick.C {
 		if do(); cond() {
 			return
@@ -534,7 +534,7 @@ func faultingPage(t *testing.T) (page []byte, touched, release func()) {
 	ioctl(register, &[4]uint64{start, size, 1})
 	touched = func() {
 		t.Helper()
-		for end := time.Now().Add(await.Within(5 * time.Second)); ; {
+		for end := time.Now().Add(testenv.Within(5 * time.Second)); ; {
 			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(time.Until(end).Milliseconds()))
 			switch {
 			case err == unix.EINTR:
@@ -764,7 +764,7 @@ func TestBusySystemHasNoHungTasks(t *testing.T) {
 	testall.Only(t)
 	testKernel(t)
 	r := newHungRun(t, nil)
-	r.threshold = await.Within(400 * time.Millisecond) // a child without CPU for longer would be a hang of its parent
+	r.threshold = testenv.Within(400 * time.Millisecond) // a child without CPU for longer would be a hang of its parent
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second+r.threshold)
 	defer cancel()
 	// Each child lives 50 ms as its parent's vfork, so that most walks find a thread of ours in

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // wakingKernel makes the kernel wake tasks that wait for direct I/O or a flush every two seconds
@@ -47,7 +47,7 @@ func ddOn(t *testing.T, thaw func(), args ...string) (pid uint32, stdin io.Write
 // awaitSleep waits until a process is in uninterruptible sleep.
 func awaitSleep(t *testing.T, pid uint32) {
 	t.Helper()
-	await.Until(t, "dd waits for the disk", 10*time.Second, func() bool {
+	testenv.Until(t, "dd waits for the disk", 10*time.Second, func() bool {
 		stat, err := os.ReadFile("/proc/" + strconv.Itoa(int(pid)) + "/stat")
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		return err == nil && strings.HasPrefix(rest, "D")

@@ -20,9 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/process"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 const (
@@ -44,7 +44,7 @@ const (
 func TestSockFailHealthy(t *testing.T) {
 	testall.Only(t)
 	prober, target := netlab.Pair(t)
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(healthyLimit))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(healthyLimit))
 	defer cancel()
 
 	// 20 pods of ten ports each.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // growEnv makes the test binary a process that leaks memory.
@@ -59,7 +59,7 @@ func TestOOMKillSetOnALeak(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		await.Until(t, "the cgroup can be removed", 20*time.Second, func() bool { return os.Remove(mount+group) == nil })
+		testenv.Until(t, "the cgroup can be removed", 20*time.Second, func() bool { return os.Remove(mount+group) == nil })
 	})
 	const limit = 600 << 20 // more than grow takes, so nothing is killed
 	if err := os.WriteFile(filepath.Join(mount+group, file), []byte(strconv.Itoa(limit)), 0); err != nil {

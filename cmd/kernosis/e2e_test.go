@@ -21,12 +21,11 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 	"github.com/kernosis/kernosis/vmtest/testall"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // beKernosis makes the test binary act as the real command.
@@ -96,7 +95,7 @@ func kills(entries []journal.Entry, cgroup string) []uint32 {
 // sixth.
 func TestOOMKillsAcrossKillOfTheAgent(t *testing.T) {
 	needKernel(t)
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(2*time.Minute))
 	defer cancel()
 	p := newAgent(t)
 	p.Start()
@@ -365,16 +364,16 @@ func TestWithoutPrivilege(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testprogram.Write(t, binary, string(raw))
+	testenv.WriteProgram(t, binary, string(raw))
 	cmd := exec.Command(binary, "run", "-o", "json", "--state-dir", filepath.Join(dir, "state"), "--listen", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), beKernosis+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	cmd.Stdout = io.Discard
 	var stderr agenttest.Log
-	process.RunUntilEnd(t, cmd, &stderr.Buffer)
+	process.RunUntilEnd(t, cmd, &stderr.LogBuffer)
 	url := stderr.URL(t)
 	// It serves before its sources have reported their state.
-	await.UntilShown(t, "a blind source in the metrics", 20*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "a blind source in the metrics", 20*time.Second, func() (bool, string) {
 		status, body := get(t, url+"/metrics")
 		return status == http.StatusOK && strings.Contains(body, `kernosis_source_up{stem="oomkill"} 0`), fmt.Sprintf("%d\n%s", status, body)
 	})
@@ -393,7 +392,7 @@ func TestHealthAndMetrics(t *testing.T) {
 	p.Start()
 	p.WaitSources(0)
 	url := p.Log.URL(t)
-	await.UntilShown(t, "it is ready", 10*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "it is ready", 10*time.Second, func() (bool, string) {
 		status, body := get(t, url+"/readyz")
 		return status == http.StatusOK, fmt.Sprintf("%d %s", status, body)
 	})

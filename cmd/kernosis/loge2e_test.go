@@ -16,8 +16,8 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // rotatedLog is a log that is written to and rotated by rename.
@@ -231,7 +231,7 @@ func TestOneProblemOfRealKills(t *testing.T) {
 	} else if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(2*time.Minute))
 	defer cancel()
 	p := newAgent(t, "--rules-dir", writeRules(t, oomFaultRules))
 	p.Start()

@@ -18,9 +18,9 @@ import (
 	"github.com/kernosis/kernosis/collector/logs/journald"
 	"github.com/kernosis/kernosis/collector/plugin"
 	"github.com/kernosis/kernosis/reporter/journal"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 const (
@@ -77,7 +77,7 @@ func TestAgentInPlaceOfNPD(t *testing.T) {
 	want := func(what string, ok func(metrics string, conditions map[string]string) bool) {
 		t.Helper()
 		conditions := map[string]string{}
-		await.UntilShown(t, what, 30*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, what, 30*time.Second, func() (bool, string) {
 			_, body := get(t, metricsURL)
 			_, text := get(t, statusURL[1]+"/conditions")
 			var list []struct{ Type, Status, Transition, Reason, Message string }

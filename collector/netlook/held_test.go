@@ -13,9 +13,9 @@ import (
 
 	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // With mostBridges the lock is held for longer than any machine should need.
@@ -69,10 +69,10 @@ func TestRTNLIsHeld(t *testing.T) {
 		t.Errorf("%d threads were left behind", behind)
 	}
 	// Opening, the listener, the route and the device, each with twice the timeout.
-	if limit := await.Within(8 * answer); longest > limit {
+	if limit := testenv.Within(8 * answer); longest > limit {
 		t.Errorf("a look took %v, want at most %v", longest, limit)
 	}
-	await.Until(t, "the threads have returned", 20*time.Second, func() bool { return calls.Stats().Behind == 0 })
+	testenv.Until(t, "the threads have returned", 20*time.Second, func() bool { return calls.Stats().Behind == 0 })
 	v := view(t, n)
 	if r := v.RouteTo(to); !r.Known || !r.Local || r.Dev != "lo" {
 		t.Errorf("afterwards the route is %+v", r)
@@ -124,7 +124,7 @@ func TestWithinNeedsNoRTNL(t *testing.T) {
 	var waited time.Duration
 	v := view(t, n)
 	// The wait for the lock has to be longer than that for a CPU.
-	for bridges := 100; waited < await.Within(500*time.Millisecond); bridges *= 2 {
+	for bridges := 100; waited < testenv.Within(500*time.Millisecond); bridges *= 2 {
 		if bridges > mostBridges {
 			t.Fatalf("a question that needs the lock waited for %v only", waited)
 		}

@@ -24,7 +24,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 	"github.com/kernosis/kernosis/vmtest/testall"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The names of the chart.
@@ -68,7 +68,7 @@ func newCluster(t *testing.T) *cluster {
 	n := machine.Node(t)
 	server := n.Server()
 	kinds := apitest.Client(t, server.Admin())
-	n.Image(t, fault.Image, testprogram.Build(t, fault.Program))
+	n.Image(t, fault.Image, testenv.BuildProgram(t, fault.Program))
 	return &cluster{
 		Node: n, api: server.Client(), kinds: kinds, config: server.Kubeconfig(t, server.Admin()),
 		helm: kubetest.Helm(t), kubect: kubetest.Kubectl(t), pods: server.Namespace(t),

@@ -17,8 +17,8 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // quick sets all timeouts to seconds. An agent is silent only after longer than a busy API server
@@ -34,7 +34,7 @@ func TestNodeThatDoesNotExist(t *testing.T) {
 	began := time.Now()
 	d := b.dx(v1alpha1.DiagnosisSpec{NodeName: "no-such-node"})
 	contains(t, b.waitIs(d, "Failed True "+v1alpha1.ReasonNodeNotFound), "no-such-node")
-	if took := time.Since(began); took > await.Within(10*time.Second) {
+	if took := time.Since(began); took > testenv.Within(10*time.Second) {
 		t.Errorf("took %s", took)
 	}
 	if have := b.get(d); have.Status.CompletionTime == nil || have.Status.ObservedGeneration != have.Generation || have.Status.Subject != "no-such-node" {

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // HungFiles are files that hang when they are opened, as on a disk that does not respond.
@@ -49,7 +49,7 @@ func HangFiles(tb testing.TB, paths ...string) *HungFiles {
 func (f *HungFiles) Wait() {
 	f.tb.Helper()
 	event := make([]byte, unix.FAN_EVENT_METADATA_LEN) // room for one event only
-	err := f.waiting.SetReadDeadline(time.Now().Add(await.Within(20 * time.Second)))
+	err := f.waiting.SetReadDeadline(time.Now().Add(testenv.Within(20 * time.Second)))
 	if err == nil {
 		_, err = f.waiting.Read(event)
 	}

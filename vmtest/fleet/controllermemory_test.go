@@ -20,9 +20,9 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func unfinishedName(i int, node string) string { return fmt.Sprintf("hung-task-%s-%016x", node, i) }
@@ -166,7 +166,7 @@ func TestControllerMemory(t *testing.T) {
 		c.env = append(c.env, env...)
 		began := time.Now()
 		c.start(t)
-		await.Until(t, fmt.Sprintf("the controller has looked at %d Diagnoses", want), 5*time.Minute, func() bool {
+		testenv.Until(t, fmt.Sprintf("the controller has looked at %d Diagnoses", want), 5*time.Minute, func() bool {
 			text, err := get(t.Context(), "http://"+c.metrics+"/metrics")
 			if err != nil {
 				return false // it does not listen yet
@@ -179,7 +179,7 @@ func TestControllerMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("%d Diagnoses: %d MiB RSS, %d MiB at most, after %s", want, s.RSS>>20, s.PeakRSS>>20, time.Since(began).Round(time.Second))
-		c.Stop(syscall.SIGINT, await.Within(time.Minute))
+		c.Stop(syscall.SIGINT, testenv.Within(time.Minute))
 		return int64(s.PeakRSS)
 	}
 	measure(0)

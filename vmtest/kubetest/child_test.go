@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // childEnv makes the test binary start a server, report it, wait for a line, and end in the way
@@ -78,7 +78,7 @@ func startChild(t *testing.T, cmd *exec.Cmd, kind string) (reported said, stdin 
 // gone waits until nothing of a server is left.
 func gone(t *testing.T, s said) {
 	t.Helper()
-	await.UntilShown(t, "nothing is left", 20*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "nothing is left", 20*time.Second, func() (bool, string) {
 		left := ""
 		for _, pid := range s.Processes {
 			if alive(pid) {

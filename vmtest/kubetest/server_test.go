@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var cluster kubetest.Shared
@@ -80,7 +80,7 @@ func TestATokenNamesItsNode(t *testing.T) {
 	token := s.Token(t, of)
 	s.DeletePod(t, ns, "agent")
 	gone := kubetest.Clientset(t, s.WithToken(token)).CoreV1().Nodes()
-	await.UntilShown(t, "the token of a pod that is gone is refused", 20*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "the token of a pod that is gone is refused", 20*time.Second, func() (bool, string) {
 		_, err := gone.List(t.Context(), metav1.ListOptions{})
 		return apierrors.IsUnauthorized(err), fmt.Sprint(err)
 	})

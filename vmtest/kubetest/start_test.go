@@ -6,8 +6,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // If the disk stalls for half a minute, the API server exits, because it waits only 20 s for etcd.
@@ -30,7 +30,7 @@ func TestStartOutlivesAStalledEtcd(t *testing.T) {
 		defer s.mu.Unlock()
 		started <- s.startAPI(t.Context())
 	}()
-	await.Until(t, "the API server's end", startFor, func() bool {
+	testenv.Until(t, "the API server's end", startFor, func() bool {
 		text, err := os.ReadFile(s.path("kube-apiserver.log"))
 		return err == nil && bytes.Contains(text[before.Size():], []byte("context deadline exceeded"))
 	})

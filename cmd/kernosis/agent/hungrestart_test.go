@@ -15,8 +15,8 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // watchHangs runs an agent's kernel sources, which call settle, until end is called. Their programs
@@ -92,7 +92,7 @@ rules:
 		kill()
 		runtime.Goexit() // the caller would release the record next
 	})
-	await.UntilShown(t, "the hang is recorded", 15*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "the hang is recorded", 15*time.Second, func() (bool, string) {
 		return killed.Err() != nil, states(first, 0)
 	})
 	end()
@@ -100,7 +100,7 @@ rules:
 
 	second, _ := restoredWith(t, dir, set)
 	end = watchHangs(t, second, pins, second.settle)
-	await.UntilShown(t, "the hang is reported again", 15*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "the hang is reported again", 15*time.Second, func() (bool, string) {
 		got := states(second, 0)
 		return got == want, got
 	})

@@ -18,8 +18,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // controls runs a controller in the agent's namespace until the test ends.
@@ -27,7 +27,7 @@ func (a *agent) controls(server *kubetest.Server) {
 	a.t.Helper()
 	c := exec.Command(a.path, "controller", "--kubeconfig", server.Kubeconfig(a.t, server.Admin()), "--namespace", a.namespace,
 		"--metrics-listen", "", "--health-listen", "")
-	process.RunUntilEnd(a.t, c, &logbuffer.Buffer{})
+	process.RunUntilEnd(a.t, c, &testenv.LogBuffer{})
 }
 
 // A fault leads by a Trigger to its cause and to a repair of the node, which the policy

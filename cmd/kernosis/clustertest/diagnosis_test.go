@@ -21,9 +21,9 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/worker"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // oom returns a cgroup in which to OOM-kill processes; ofIt reports whether a Diagnosis is of it.
@@ -62,7 +62,7 @@ func TestAnOOMKillLeadsToItsCause(t *testing.T) {
 	d := a.awaitEnd(time.Minute, ofIt)
 	took := time.Since(fault)
 	t.Logf("known %s after the fault: %s", took.Round(time.Millisecond), d.Status.Verdict)
-	if took > await.Within(within) {
+	if took > testenv.Within(within) {
 		t.Errorf("the API has it %s after the fault", took)
 	}
 	if d.Spec.NodeName != a.node || d.Spec.OperationSet != "oom-kill" || d.Status.Phase != v1alpha1.PhaseSucceeded {
@@ -213,7 +213,7 @@ func TestKillDuringAnOperation(t *testing.T) {
 				if got != w {
 					t.Fatalf("%s is called, want %s", got, w)
 				}
-			case <-time.After(await.Within(time.Minute)):
+			case <-time.After(testenv.Within(time.Minute)):
 				t.Fatalf("%s is not called", w)
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // reported returns when the agent first reported a problem of a rule.
@@ -53,7 +53,7 @@ func (a *agent) leads(t *testing.T, verdict string, path []string, ofIt func(*v1
 	if !slices.Equal(way, path) {
 		t.Errorf("path %q, want %q", way, path)
 	}
-	if took > await.Within(within) {
+	if took > testenv.Within(within) {
 		t.Errorf("it is known %s after the problem was reported", took)
 	}
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // A pod whose listener does not accept connections: its Event says why the probe fails, and how
@@ -69,7 +69,7 @@ func TestProbeOfAPodReportsItsCause(t *testing.T) {
 	for _, e := range a.Entries() {
 		if e.Event != nil && e.Event.Kind == event.Probe {
 			t.Logf("reported %s after the failure", e.Now.Sub(e.Event.Time))
-			if late := e.Now.Sub(e.Event.Time); late > await.Within(time.Second) {
+			if late := e.Now.Sub(e.Event.Time); late > testenv.Within(time.Second) {
 				t.Errorf("reported %s after the failure", late)
 			}
 		}

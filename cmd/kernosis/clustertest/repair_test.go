@@ -15,8 +15,8 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // state returns the state of a graph node's result, or "" if it has none.
@@ -101,7 +101,7 @@ func TestARepairOfTheNode(t *testing.T) {
 		select {
 		case d := <-calls:
 			return d
-		case <-time.After(await.Within(time.Minute)):
+		case <-time.After(testenv.Within(time.Minute)):
 			t.Fatal("the repair is not made")
 			return nil
 		}

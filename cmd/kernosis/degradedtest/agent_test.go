@@ -10,8 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // stems returns the stems of kernel programs.
@@ -43,7 +43,7 @@ func TestWithoutPrograms(t *testing.T) {
 			t.Errorf("message %q has not %q", message, want)
 		}
 	}
-	await.UntilShown(a, "reader of the kernel's log", time.Minute, func() (bool, string) {
+	testenv.UntilShown(a, "reader of the kernel's log", time.Minute, func() (bool, string) {
 		_, body := a.get("/metrics")
 		return strings.Contains(body, `stem="log/kmsg"} 1`), "metrics without it"
 	})
@@ -59,7 +59,7 @@ func TestWithoutPrograms(t *testing.T) {
 			count, _, _ := strings.Cut(rest, "\n")
 			return count
 		}
-		await.UntilShown(a, "one "+reason, time.Minute, func() (bool, string) { return counter() == "1", counter() })
+		testenv.UntilShown(a, "one "+reason, time.Minute, func() (bool, string) { return counter() == "1", counter() })
 	}
 	a.healthy()
 }
@@ -90,7 +90,7 @@ func TestHardened(t *testing.T) {
 		a.inject(fault)
 	}
 	for _, kind := range []string{"oomkill", "sockfail"} {
-		await.UntilShown(a, "event of "+kind, time.Minute, func() (bool, string) {
+		testenv.UntilShown(a, "event of "+kind, time.Minute, func() (bool, string) {
 			_, body := a.get("/metrics")
 			_, rest, _ := strings.Cut(body, `kernosis_events_total{kind="`+kind+`",node="`+a.node+`"} `)
 			count, _, _ := strings.Cut(rest, "\n")
@@ -116,7 +116,7 @@ func TestWithoutPaths(t *testing.T) {
 	}
 	// It looks at the kernel's log as well.
 	a.condition("DiskUnhealthy", corev1.ConditionUnknown, "SourceUnavailable")
-	await.UntilShown(a, "OOM kills", time.Minute, func() (bool, string) {
+	testenv.UntilShown(a, "OOM kills", time.Minute, func() (bool, string) {
 		_, body := a.get("/metrics")
 		return strings.Contains(body, `stem="oomkill"} 1`), "metrics without them"
 	})
@@ -163,7 +163,7 @@ func TestRunSaysIt(t *testing.T) {
 		_ = cmd.Wait()
 	}()
 	a := &agent{T: t}
-	await.UntilShown(a, "lines of what it lacks", time.Minute, func() (bool, string) {
+	testenv.UntilShown(a, "lines of what it lacks", time.Minute, func() (bool, string) {
 		text, err := os.ReadFile(out.Name())
 		if err != nil {
 			return false, err.Error()

@@ -14,9 +14,8 @@ import (
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/selfcheck"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // capSet returns a capability set of a status file: "CapEff", "CapBnd".
@@ -82,14 +81,14 @@ func TestProgramsKeepTheirRights(t *testing.T) {
 	testall.Only(t)
 	dir := t.TempDir()
 	seen, script, config := filepath.Join(dir, "seen"), filepath.Join(dir, "check.sh"), filepath.Join(dir, "check.json")
-	testprogram.Write(t, script, "#!/bin/sh\ncp /proc/self/status "+seen+".new && mv "+seen+".new "+seen+"\n")
+	testenv.WriteProgram(t, script, "#!/bin/sh\ncp /proc/self/status "+seen+".new && mv "+seen+".new "+seen+"\n")
 	err := os.WriteFile(config, []byte(`{"plugin": "custom", "pluginConfig": {"invoke_interval": "1s", "timeout": "1s"}, "source": "t", "metricsReporting": false,
 			"conditions": [], "rules": [{"type": "temporary", "reason": "Seen", "path": "`+script+`", "timeout": "1s"}]}`), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := start(t, lacking{}, "", "--config.custom-plugin-monitor", config)
-	await.UntilShown(a, "run of the check", time.Minute, func() (bool, string) {
+	testenv.UntilShown(a, "run of the check", time.Minute, func() (bool, string) {
 		_, err := os.Stat(seen)
 		return err == nil, fmt.Sprint(err)
 	})

@@ -14,8 +14,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // slow replaces the shipped set by one whose second operation is slow.
@@ -88,7 +88,7 @@ func TestKilledDuringAnOperation(t *testing.T) {
 	a, fault := killed(t)
 	checkpoints := worker.Checkpoints(filepath.Join(a.State, "diagnose"))
 	var first time.Time
-	await.Until(t, "the slow operation begins", 20*time.Second, func() bool {
+	testenv.Until(t, "the slow operation begins", 20*time.Second, func() bool {
 		ids, _ := runner.SavedIDs(checkpoints)
 		for _, id := range ids {
 			if s, err := runner.ReadSaved(checkpoints, id); err == nil && s.Report.Running == 2 {
@@ -121,7 +121,7 @@ func TestKilledAtOnce(t *testing.T) {
 		},
 		"as soon as the diagnosis is on the disk": func(t *testing.T, a *agenttest.Agent) {
 			pattern := filepath.Join(a.State, "diagnose", "taken", "*.json")
-			await.Until(t, "it is written down", 20*time.Second, func() bool {
+			testenv.Until(t, "it is written down", 20*time.Second, func() bool {
 				found, _ := filepath.Glob(pattern)
 				return len(found) > 0
 			})

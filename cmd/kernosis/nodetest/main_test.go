@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Restarts come fast, so that a loop does not take minutes.
@@ -42,7 +42,7 @@ func newAgent(t testing.TB, args ...string) *agent {
 	n := machine.Node(t)
 	server := n.Server()
 	server.CRDs(t)
-	n.Image(t, fault.Image, testprogram.Build(t, fault.Program))
+	n.Image(t, fault.Image, testenv.BuildProgram(t, fault.Program))
 	a := &agent{node: n, kubeconfig: server.Kubeconfig(t, server.Admin()), namespace: server.Namespace(t)}
 	kernellock.HoldFor(t)
 	a.Agent = agenttest.New(t, agenttest.Program(t), append([]string{

@@ -16,8 +16,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // watcher watches each version of the bench's nodes and of a policy, and records the maximum number
@@ -111,7 +111,7 @@ func TestBudgetOfFiftyNodes(t *testing.T) {
 	gone := sets.New[string]()
 	killed := false
 	for len(gone) < nodes {
-		if time.Since(began) > await.Within(6*deadline) {
+		if time.Since(began) > testenv.Within(6*deadline) {
 			t.Fatalf("%d of %d repaired; slots %q", len(gone), nodes, b.slots(p))
 		}
 		if !killed && len(gone) >= nodes/3 {

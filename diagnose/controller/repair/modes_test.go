@@ -11,9 +11,9 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestObserve(t *testing.T) {
@@ -193,7 +193,7 @@ func TestClocksThatDiffer(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			within, four := await.Within(8*time.Second), int32(4)
+			within, four := testenv.Within(8*time.Second), int32(4)
 			p := b.policy(func(p *v1alpha1.RemediationPolicySpec) {
 				p.VerifyWithin, p.Budget.MaxNodes = metav1.Duration{Duration: within}, &four
 			})
@@ -213,7 +213,7 @@ func TestClocksThatDiffer(t *testing.T) {
 			}
 			for _, d := range lasts {
 				b.waitCondition(d, v1alpha1.ConditionVerified, "False NotHelped")
-				if took := time.Since(since); took < within/4 || took > within+await.Within(20*time.Second) {
+				if took := time.Since(since); took < within/4 || took > within+testenv.Within(20*time.Second) {
 					t.Errorf("%s has not helped after %s, of %s", b.get(d).Status.Result(1).Operation, took, within)
 				}
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kernosis/kernosis/diagnose/trigger"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestAnAlertStartsOneDiagnosis(t *testing.T) {
@@ -149,7 +149,7 @@ func TestWhatCannotBeMadeIsNotAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.only()
-	await.Until(t, "the state is saved", deadline, func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == 1 })
+	testenv.Until(t, "the state is saved", deadline, func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == 1 })
 }
 
 func TestTheQueueIsBounded(t *testing.T) {

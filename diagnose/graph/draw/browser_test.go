@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/graph/draw"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // measure is a script that reports what does not fit: text that is wider than its box, and anything
@@ -58,7 +58,7 @@ func TestTextFitsInABrowser(t *testing.T) {
 		if err := os.WriteFile(page, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), await.Within(time.Minute))
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(time.Minute))
 		defer cancel()
 		cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+profile, "--dump-dom", "file://"+page)
 		out, err := cmd.Output()

@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // TestPacketCaptureWhileRTNLIsHeld: reading the names of devices needs rtnl_lock, capturing packets
@@ -38,8 +38,8 @@ func TestPacketCaptureWhileRTNLIsHeld(t *testing.T) {
 	if packets := readCapture(t, files); len(packets) == 0 {
 		t.Error("the file has no packets")
 	}
-	if limit := await.Within(3*answer + duration); took > limit {
+	if limit := testenv.Within(3*answer + duration); took > limit {
 		t.Errorf("took %v, want at most %v", took, limit)
 	}
-	await.Until(t, "the lock is free for the next test", time.Minute, func() bool { return !held() })
+	testenv.Until(t, "the lock is free for the next test", time.Minute, func() bool { return !held() })
 }

@@ -8,9 +8,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // No run leaves a goroutine or a descriptor behind, whether it succeeds or not.
@@ -44,7 +44,7 @@ func TestNetLeavesNothingBehind(t *testing.T) {
 	if err := goleak.Find(leaks); err != nil {
 		t.Error(err)
 	}
-	await.Until(t, "descriptors to be closed", 10*time.Second, func() bool { return descriptors(t) <= before })
+	testenv.Until(t, "descriptors to be closed", 10*time.Second, func() bool { return descriptors(t) <= before })
 }
 
 func descriptors(t *testing.T) int {

@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 	"github.com/kernosis/kernosis/vmtest/testall"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Each mode makes the probe fail in the corresponding way, according to kubelet's message, and
@@ -18,7 +18,7 @@ import (
 func TestEachModeFailsItsProbe(t *testing.T) {
 	testall.Only(t)
 	n := machine.Node(t)
-	n.Image(t, fault.Image, testprogram.Build(t, fault.Program))
+	n.Image(t, fault.Image, testenv.BuildProgram(t, fault.Program))
 	ns := n.Server().Namespace(t)
 	const late = "context deadline exceeded"
 	for _, c := range []struct {
