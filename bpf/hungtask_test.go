@@ -22,7 +22,6 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -377,7 +376,7 @@ func TestHungTaskExits(t *testing.T) {
 // khungtaskd finds the hang repeatedly, even with its warnings used up, and so do the walks. It is
 // reported once.
 func TestHungTaskByKhungtaskd(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	testKernel(t)
 	if panics, err := os.ReadFile(sysctls + "hung_task_panic"); err != nil || strings.TrimSpace(string(panics)) != "0" {
 		t.Skipf("hung_task_panic is %q (%v)", panics, err)
@@ -423,7 +422,7 @@ func TestHungTaskByKhungtaskd(t *testing.T) {
 // A hang that khungtaskd finds before the agent's configured threshold is reported only after that
 // threshold.
 func TestHungTaskThresholdHoldsForKhungtaskd(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	testKernel(t)
 	r := newHungRun(t, nil)
 	r.threshold, r.hangThreshold = 4*time.Second, 4*time.Second
@@ -591,7 +590,7 @@ func onUnsignalledThread(call func() error) (tid uint32, done chan error) {
 // An inode's rwsem: if a writer holds it, the owner is certain; if readers hold it, the kernel
 // remembers only one of them.
 func TestHungTaskOnRWSem(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	testKernel(t)
 	write := func(path string, data []byte) error {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -761,7 +760,7 @@ func TestHungTasksAcrossRestartBeyondTheRing(t *testing.T) {
 // Short uninterruptible sleeps (each vfork is one) are no hangs, however many walks find a task in
 // one.
 func TestBusySystemHasNoHungTasks(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	testKernel(t)
 	r := newHungRun(t, nil)
 	r.threshold = testenv.Within(400 * time.Millisecond) // a child without CPU for longer would be a hang of its parent

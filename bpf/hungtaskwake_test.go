@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -57,7 +56,7 @@ func awaitSleep(t *testing.T, pid uint32) {
 // Direct I/O and flushes wait repeatedly, for half the kernel's timeout each time: one wait is one
 // hang, although khungtaskd never finds it.
 func TestHungTaskThatIsWokenToWaitOn(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	testKernel(t)
 	disk := disklab.NewExt4(t, 32<<20)
 	device := disk.Upper()
@@ -110,7 +109,7 @@ func TestHungTaskThatIsWokenToWaitOn(t *testing.T) {
 
 // A task whose writes all complete, however slowly, does not hang.
 func TestSlowWritesAreNoHang(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	k := testKernel(t)
 	if !k.HasField("task_io_accounting", "write_bytes") {
 		t.Skip("kernel does not count a task's I/O (CONFIG_TASK_IO_ACCOUNTING)")

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -176,7 +175,7 @@ func slowConversations() []slowConversation {
 }
 
 func TestSockFailSlow(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	k := testKernel(t)
 	n := newTestNet(t)
 	comm, err := os.ReadFile("/proc/self/comm")

@@ -21,7 +21,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/vmtest/netlab"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -42,7 +41,7 @@ const (
 // Probes of healthy targets are never reported as failed, however busy the machine and the network
 // are.
 func TestSockFailHealthy(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	prober, target := netlab.Pair(t)
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(healthyLimit))
 	defer cancel()

@@ -24,7 +24,6 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/poller"
 	"github.com/kernosis/kernosis/vmtest/netlab"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -175,7 +174,7 @@ const (
 
 // Each fault is real, and is reported with its verdict each time.
 func TestSockFailVerdicts(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	for _, c := range []sockCase{
 		{name: "refused", to: "10.97.31.2:81", verdict: event.VerdictRefused, errno: "ECONNREFUSED", evidence: "no listener on 10.97.31.2:81"},
 		{

@@ -18,7 +18,6 @@ import (
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/vmtest/netlab"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -145,7 +144,7 @@ func TestTargetsOutliveTheAgent(t *testing.T) {
 // A stem that no longer sees real connections fails the check, although its program still runs when
 // asked to.
 func TestBlindSockFailFailsTheCheck(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to load programs")
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -156,7 +155,7 @@ func appLog(t testing.TB) (path string, add func(lines ...string)) {
 // TestCluster follows a fault from a line of a log to the API server and back, with a
 // kill -9 of the agent in between.
 func TestCluster(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	path, add := appLog(t)
 	a := newClusterAgent(t, apiServer.Server(t), "--rules-dir", writeRules(t, clusterRules), "--log", "app=file:"+path)
 	a.Start()
@@ -218,7 +217,7 @@ func TestCluster(t *testing.T) {
 // Meanwhile real OOM kills continue, and the agent is killed and restarted: each kill is reported
 // once.
 func TestClusterAwayInAStorm(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	t.Parallel() // first, because a test that waits for its turn must not hold the kernel lock
 	needKernel(t)
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(5*time.Minute))

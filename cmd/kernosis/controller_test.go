@@ -19,7 +19,6 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -122,7 +121,7 @@ func startProgram(t *testing.T, program, kubeconfig, namespace string, more ...s
 // Two processes, with only the rights that the documentation names: one works; when it is killed, the
 // other takes over, and later shuts down cleanly.
 func TestControllerProcesses(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := kubetest.New(t, kubetest.Options{})
 	client, namespace, node := server.Client(), server.Namespace(t), server.Node(t)
 	server.ServiceAccount(t, namespace, "controller", kubetest.ControllerRoles(t, repository)...)

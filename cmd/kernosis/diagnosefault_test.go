@@ -14,7 +14,6 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -63,7 +62,7 @@ func found(t *testing.T, d *runDocument, reason, message, path string, excluded 
 }
 
 func TestHungTaskSetOnAFrozenFilesystem(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	needKernel(t)
 	fault := &inject.FSFreeze{StateDir: t.TempDir()}
 	hang, err := fault.Start(t.Context())
@@ -89,7 +88,7 @@ func TestHungTaskSetOnAFrozenFilesystem(t *testing.T) {
 }
 
 func TestDiskErrorSetOnAReadonlyFilesystem(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	needKernel(t)
 	fault := &inject.ReadonlyFS{StateDir: t.TempDir()}
 	agenttest.Injected(t, fault.Start(t.Context()))

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -41,7 +40,7 @@ func grow() {
 }
 
 func TestOOMKillSetOnALeak(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	needKernel(t)
 	layout, err := operation.HostAt("/", nil).FS.CgroupLayout()
 	if err != nil {

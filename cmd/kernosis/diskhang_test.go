@@ -21,7 +21,6 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -50,7 +49,7 @@ type hangTest struct {
 // writes until one has to wait for the device.
 func onDisksThatHang(t *testing.T, test func(*testing.T, *hangTest)) {
 	t.Helper()
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	t.Parallel()
 	needKernel(t)
 	const size = 64 << 20
@@ -337,7 +336,7 @@ func startsWhileItHangs(t *testing.T, h *hangTest) {
 // An agent that starts while it can't write its state still reads it: a condition stays True, and log
 // lines of the downtime are reported once.
 func TestTheStateDiskIsReadOnlyAtTheStart(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	t.Parallel()
 	needKernel(t)
 	disk := disklab.NewExt4(t, 64<<20)

@@ -24,7 +24,6 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -205,7 +204,7 @@ func TestOOMKillOfAChildNamesIt(t *testing.T) {
 
 // A hang that outlasts a kill -9 of the agent is one problem, and clears.
 func TestHungTaskAcrossKillOfTheAgent(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	needKernel(t)
 	p := newAgent(t, "--hung-task-after", "2s")
 	p.Start()
@@ -257,7 +256,7 @@ func TestHungTaskAcrossKillOfTheAgent(t *testing.T) {
 // New rules take effect without a restart; invalid ones are refused and the
 // running ones stay.
 func TestRulesAreReloaded(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	needKernel(t)
 	dir := t.TempDir()
 	rule := func(reason string) string {

@@ -16,7 +16,6 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -224,7 +223,7 @@ rules:
 
 // A real kill that both the BPF program and the kernel's log report is one problem.
 func TestOneProblemOfRealKills(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	needKernel(t)
 	if f, err := os.Open("/dev/kmsg"); err != nil {
 		t.Skipf("the kernel's log can't be read here: %v", err)

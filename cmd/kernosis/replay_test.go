@@ -16,7 +16,6 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -38,7 +37,7 @@ func command(t *testing.T, args ...string) (code int, stdout string) {
 // TestReplayReportsWhatTheAgentReported replays the journal of a real run with faults (as
 // root), a mute, kill -9 and a restart: all transitions are as recorded.
 func TestReplayReportsWhatTheAgentReported(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	root := os.Geteuid() == 0
 	p := newAgent(t)
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(2*time.Minute))

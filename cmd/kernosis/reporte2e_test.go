@@ -16,7 +16,6 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -54,7 +53,7 @@ func postReport(t *testing.T, socket, text string) (int, string) {
 // TestProblemDaemon follows the life of a third-party problem daemon, with a kill -9 of the agent in
 // between.
 func TestProblemDaemon(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	t.Parallel()
 	dir, err := os.MkdirTemp("/tmp", "kernosis-reports-") //nolint:usetesting // t.TempDir's may be too long for a socket
 	if err != nil {

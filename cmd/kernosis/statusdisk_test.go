@@ -15,7 +15,6 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -59,7 +58,7 @@ func TestStatusWhileTheDiskHangs(t *testing.T) {
 }
 
 func TestWhyWhileTheDiskHangs(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	dir, _ := hungState(t)
 	none := filepath.Join(t.TempDir(), "none")
 	refuses := write(t, t.TempDir(), "kubeconfig", `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}],
@@ -85,7 +84,7 @@ clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]}`)
 }
 
 func TestBundleWhileTheDiskHangs(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	dir, _ := hungState(t)
 	archive := filepath.Join(t.TempDir(), "a.tar.gz")
 	out := make(chan string, 1)

@@ -12,13 +12,12 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/status"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // status reads what a real agent serves and writes, with no flag but the state folder.
 func TestStatusOfAnAgent(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	address := kubetest.FreeAddress(t)
 	p := newAgent(t, "--listen", address)
 	root := os.Geteuid() == 0

@@ -14,7 +14,6 @@ import (
 	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/vmtest/netlab"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -25,7 +24,7 @@ const mostBridges = 5000
 // abandoned in time, one that does not need it is answered, and no more threads than allowed are
 // abandoned.
 func TestRTNLIsHeld(t *testing.T) {
-	testall.Only(t) // other tests of this machine wait for the lock as well
+	testenv.OnlyInTestAll(t) // other tests of this machine wait for the lock as well
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to make network devices")
 	}
@@ -82,7 +81,7 @@ func TestRTNLIsHeld(t *testing.T) {
 // TestWithinNeedsNoRTNL checks that Within needs no deadline: neither entering and leaving the
 // namespace nor what is done there waits for rtnl_lock.
 func TestWithinNeedsNoRTNL(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	n := netlab.New(t)
 	n.Serve("127.0.0.1:80", netlab.Echo)
 	n.Serve("[::1]:80", netlab.Echo)

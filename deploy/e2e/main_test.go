@@ -23,7 +23,6 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -78,7 +77,7 @@ func newCluster(t *testing.T) *cluster {
 // Each step starts from the state that the previous one has left, as in the life of an
 // installation.
 func TestEndToEnd(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	c := newCluster(t)
 	c.images(t)
 	kernellock.HoldFor(t)

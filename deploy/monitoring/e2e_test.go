@@ -16,14 +16,13 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // After real faults, Prometheus answers each query of each dashboard, the alerts for these faults
 // fire, and agent and controller export the metrics documented in docs/metrics.md.
 func TestRealFaultsShow(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	prometheus := testenv.FindProgram(t, "prometheus")
 	s := newStage(t)
 	s.probed(t)

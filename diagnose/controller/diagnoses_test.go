@@ -17,7 +17,6 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -66,7 +65,7 @@ func TestNodeThatIsDeleted(t *testing.T) {
 // A Diagnosis of a node with a silent agent waits, reports that, continues when the agent is back,
 // and does not wait forever.
 func TestSilentAgent(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	b.control(quick)
 	name := b.server.Node(t)
@@ -100,7 +99,7 @@ func TestSilentAgent(t *testing.T) {
 // A Diagnosis that a live agent does not begin, or whose own agent is gone, ends too. One that its
 // live agent runs is left to it, even if that writes nothing for as long as the run takes.
 func TestAgentThatReportsAndDoesNothing(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	b.control(func(c *controller.Config) { quick(c); c.RunningSilent = 3 * time.Second })
 	name := b.server.Node(t)
@@ -265,7 +264,7 @@ func TestNodeOfAUserIsDistinguishedFromTheControllers(t *testing.T) {
 
 // What the controller adds stays within the size limit of a status, whatever the agent has written.
 func TestStatusKeepsToItsBound(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	b.control(quick)
 	name := b.server.Node(t)

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -204,7 +203,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // When a controller ends in the middle of creating 500 targets, the next one continues: each has
 // exactly one Diagnosis.
 func TestCrashBetweenTargets(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	label := b.name("pool")
 	b.nodes(label, 500)

@@ -15,7 +15,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -223,7 +222,7 @@ func TestHistoryOfManyNodes(t *testing.T) {
 // Triggers can't fill the API server: ended Diagnoses are bounded, and children count and are
 // deleted with their parent.
 func TestCap(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	r := b.control(func(c *controller.Config) { c.MaxEnded = 4 })
 	label := b.name("pool")

@@ -21,7 +21,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -111,7 +110,7 @@ func held(repairs []v1alpha1.Repair) (nodes []string) {
 // responses to writes is lost, and every seventh slot holder ends without releasing it. All get
 // their turn, and no version of the object ever has three holders.
 func TestFiftyNodesWantASlotAtOnce(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	const all, crashing = 50, 7
 	admin := newClient(t)
 	obj := enforce(2)

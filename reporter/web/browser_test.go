@@ -16,7 +16,6 @@ import (
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -32,7 +31,7 @@ type browser struct {
 
 func openBrowser(t *testing.T) *browser {
 	t.Helper()
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skip("no chromium (package chromium), which shows the page")

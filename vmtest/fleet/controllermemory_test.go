@@ -21,7 +21,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -140,8 +139,8 @@ func makeUnfinished(t *testing.T, server *kubetest.Server, namespace string, nod
 // Diagnoses, and with TEST_CASES=5 against the chart's limit with 50,000. The program is built
 // without the race detector, which takes several times the memory.
 func TestControllerMemory(t *testing.T) {
-	testall.Only(t)
-	n, bound, limit := testall.Cases(t, 10_000), int64(256<<20), int64(0)
+	testenv.OnlyInTestAll(t)
+	n, bound, limit := testenv.Cases(t, 10_000), int64(256<<20), int64(0)
 	if n >= 50_000 {
 		bound = memoryLimit(t, "../../deploy/chart/kernosis/values.yaml")
 		limit = bound

@@ -16,7 +16,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -100,7 +99,7 @@ func alive(pid int) bool {
 }
 
 func TestNothingStaysWhenTheProcessEnds(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	cluster.Server(t) // so that the programs are built
 	for _, kind := range []string{"close", "exit", "panic", "kill"} {
 		t.Run(kind, func(t *testing.T) {
@@ -125,7 +124,7 @@ func TestNothingStaysWhenTheProcessEnds(t *testing.T) {
 }
 
 func TestAnOrdinaryUserCanRunIt(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	if os.Getuid() != 0 {
 		t.Skip("not root: all tests run as an ordinary user already")
 	}

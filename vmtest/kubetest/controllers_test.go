@@ -12,14 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // With controllers everything works as in any cluster, even after an outage of the API server: a
 // Deployment creates pods, the scheduler assigns them, and pods of a deleted namespace are deleted.
 func TestControllers(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	begin := time.Now()
 	server := kubetest.New(t, kubetest.Options{Controllers: true})
 	t.Logf("ready after %s", time.Since(begin).Round(time.Millisecond))

@@ -9,13 +9,12 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Each write in etcd is reported once, even over a restart of the API server.
 func TestEtcdChanges(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := kubetest.New(t, kubetest.Options{})
 	var mu sync.Mutex
 	seen := map[string][]kubetest.Change{}

@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -87,7 +86,7 @@ func TestATokenNamesItsNode(t *testing.T) {
 }
 
 func TestOutages(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	s := kubetest.New(t, kubetest.Options{})
 	node := s.Node(t)
 	short := s.Admin()

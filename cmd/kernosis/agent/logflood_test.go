@@ -20,7 +20,6 @@ import (
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/metrics"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -149,7 +148,7 @@ func flood(t testing.TB, path string, pieces [][]byte, within time.Duration) {
 // TestLogFlood: 56,000 lines in three seconds, which made other agents lose the kernel's log,
 // pass through source, matcher, engine and journal with every line accounted for.
 func TestLogFlood(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	const lines = 56_000
 	path := filepath.Join(t.TempDir(), "kern.log")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

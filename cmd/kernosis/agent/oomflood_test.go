@@ -13,7 +13,6 @@ import (
 	"github.com/kernosis/kernosis/collector/logsource"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -80,7 +79,7 @@ func (r *oomReports) write(t testing.TB, w *os.File, n int) {
 // reader of the kernel's log, all shipped rules, engine and journal. Each line is accounted for
 // and each kill is reported.
 func TestOOMFlood(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	const reports = 4500
 	set, err := detector.Load(detector.Shipped())
 	if err != nil {

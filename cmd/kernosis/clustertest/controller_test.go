@@ -18,7 +18,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -33,7 +32,7 @@ func (a *agent) controls(server *kubetest.Server) {
 // A fault leads by a Trigger to its cause and to a repair of the node, which the policy
 // decides on, the controller executes, and the problem's end verifies.
 func TestAFaultLeadsToARepairByTheController(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := cluster.Server(t)
 	for _, mode := range []v1alpha1.RemediationMode{v1alpha1.ModeObserve, v1alpha1.ModeEnforce} {
 		t.Run(string(mode), func(t *testing.T) {

@@ -22,7 +22,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -48,7 +47,7 @@ func oom(t *testing.T) (o *inject.OOM, ofIt func(*v1alpha1.Diagnosis) bool) {
 const within = 5 * time.Second
 
 func TestAnOOMKillLeadsToItsCause(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := newAgent(t, cluster.Server(t))
 	a.shipped("oom-kill")
 	a.Start()
@@ -95,7 +94,7 @@ func TestAnOOMKillLeadsToItsCause(t *testing.T) {
 }
 
 func TestADiagnosisOfAPerson(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := newAgent(t, cluster.Server(t))
 	a.Start()
 	a.WaitSources(0)
@@ -129,7 +128,7 @@ func TestADiagnosisOfAPerson(t *testing.T) {
 
 // While the API server is down a fault is diagnosed, and reported when the server is back.
 func TestTheServerIsAwayDuringTheFault(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := kubetest.New(t, kubetest.Options{}) // its own server, because the test stops it
 	a := newAgent(t, server)
 	a.shipped("oom-kill")
@@ -169,7 +168,7 @@ func TestTheServerIsAwayDuringTheFault(t *testing.T) {
 // The agent is killed while an operation runs: the next agent continues after the operations that
 // have ended, there is one Diagnosis, and it has each result once.
 func TestKillDuringAnOperation(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := newAgent(t, cluster.Server(t))
 	calls := make(chan string, 10)
 	let := make(chan struct{})
@@ -247,7 +246,7 @@ func TestKillDuringAnOperation(t *testing.T) {
 
 // Two agents on one node, as while one takes over from the other: only one runs the Diagnosis.
 func TestTwoAgentsOfOneNode(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := newAgent(t, cluster.Server(t))
 	b := a.another()
 	var calls atomic.Int32

@@ -20,14 +20,13 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/netlab"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // A pod whose listener does not accept connections: its Event says why the probe fails, and how
 // close it is to a restart; when the probe succeeds again, that is recorded.
 func TestProbeOfAPodReportsItsCause(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := cluster.Server(t)
 	a := newAgent(t, server)
 	ns := server.Namespace(t)
@@ -106,7 +105,7 @@ func netlabHTTP(c net.Conn) {
 // Without a cluster, pods come from a file: liveness and readiness probes use one port, where
 // nothing listens, and each is counted separately.
 func TestProbesOfAFileOfPods(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: loads programs")
 	}

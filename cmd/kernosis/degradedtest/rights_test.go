@@ -14,7 +14,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/selfcheck"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -68,7 +67,7 @@ func (a *agent) sets(name string, none bool) {
 }
 
 func TestNeedlessRightsAreGivenUp(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := start(t, lacking{}, "")
 	a.condition("KernosisDegraded", corev1.ConditionFalse, "KernosisIsComplete")
 	a.sets("CapEff", true)
@@ -78,7 +77,7 @@ func TestNeedlessRightsAreGivenUp(t *testing.T) {
 
 // Configured programs may need any capability.
 func TestProgramsKeepTheirRights(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	dir := t.TempDir()
 	seen, script, config := filepath.Join(dir, "seen"), filepath.Join(dir, "check.sh"), filepath.Join(dir, "check.json")
 	testenv.WriteProgram(t, script, "#!/bin/sh\ncp /proc/self/status "+seen+".new && mv "+seen+".new "+seen+"\n")
@@ -100,7 +99,7 @@ func TestProgramsKeepTheirRights(t *testing.T) {
 }
 
 func TestAllRightsAreKeptWhenAsked(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := start(t, lacking{}, "", "--drop-capabilities=false")
 	a.sets("CapEff", false)
 	a.sets("CapBnd", false)

@@ -14,14 +14,13 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // A container that is killed again after each restart has another ID each time; the node's condition
 // still reports the loop.
 func TestACrashLoopIsReportedOnTheNode(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := newAgent(t)
 	a.Start()
 	a.WaitSources(0)

@@ -25,7 +25,6 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -140,7 +139,7 @@ func values(d *v1alpha1.Diagnosis, operation string) map[string]string {
 // With pods from kubelet an agent has no right to read pods at the API server, but works as with
 // that right: a new pod is found with its name, labels and namespace.
 func TestPodsFromKubelet(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	n := machine.Node(t)
 	c := installOfKubelet(t, n)
 	a := newAgent(t, c.flags...)

@@ -20,7 +20,6 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -96,7 +95,7 @@ func failures() []*failing {
 // Each way in which a probe can fail is reported on the pod with its cause, before kubelet restarts
 // the container, and with as many failures as kubelet counts; nothing is reported for healthy pods.
 func TestAFailedProbeIsReportedWithItsCause(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	n := machine.Node(t)
 	a := newAgent(t, kubeletFlags(t, n)...)
 	a.Start()

@@ -12,7 +12,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -178,7 +177,7 @@ func TestNotHelped(t *testing.T) {
 // The verification of a repair does not depend on the difference between the node's and the
 // controller's clock, for repairs of the controller and of the node.
 func TestClocksThatDiffer(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	for _, skew := range []time.Duration{-10 * time.Second, 5 * time.Minute} {
 		t.Run(skew.String(), func(t *testing.T) {
 			b := newBench(t)

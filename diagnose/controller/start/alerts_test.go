@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kernosis/kernosis/diagnose/trigger"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -117,7 +116,7 @@ func TestManyAlerts(t *testing.T) {
 
 // While no Diagnosis can be created, senders are asked to retry, and nothing is lost.
 func TestWhatCannotBeMadeIsNotAnswered(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.trigger("disk", onNode)

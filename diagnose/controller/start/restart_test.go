@@ -18,7 +18,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -95,7 +94,7 @@ func elected(identity string) leader.Election {
 }
 
 func TestAnotherComesToLead(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.trigger("disk", onNode)
@@ -201,7 +200,7 @@ func TestStateOfAnEarlierVersion(t *testing.T) {
 }
 
 func TestADamagedStateIsBegunAnew(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	var bomb, version bytes.Buffer
 	for text, to := range map[string]*bytes.Buffer{strings.Repeat(" ", maxStateText+1): &bomb, `{"version":99}`: &version} {
 		z := gzip.NewWriter(to)
@@ -248,7 +247,7 @@ func TestADamagedStateIsBegunAnew(t *testing.T) {
 
 // However much is remembered, it fits into an object, and is written only when it has changed.
 func TestTheStateIsBounded(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	e, err := trigger.NewEngine(trigger.Config{Namespace: "n"})
 	if err != nil {
 		t.Fatal(err)
@@ -321,7 +320,7 @@ func TestTriggersThatAreWrongAreLeftAside(t *testing.T) {
 // many older ones there are, Events from the gap are not dropped because of them, and a Diagnosis
 // that was deleted since is not created again.
 func TestTheNextLeaderGoesOnBehindTheLastEvent(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.trigger("failed-mount", "{cooldown: 1h, rateLimit: {count: 1000, within: 1h}, "+b.mounts()[1:])

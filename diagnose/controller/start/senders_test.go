@@ -23,7 +23,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -198,7 +197,7 @@ func TestAlertmanager(t *testing.T) {
 
 // The real Prometheus, which sends as if to an Alertmanager.
 func TestPrometheus(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	path := testenv.FindProgram(t, "prometheus")
 	b := newBench(t)
 	node := b.server.Node(t)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/graph/draw"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -41,7 +40,7 @@ document.body.textContent = "MEASURED " + boxes + " boxes\n" + wrong.join("\n") 
 
 // Only a browser knows the real width of text. The layout assumes the widest font of its list.
 func TestTextFitsInABrowser(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skip("no chromium (package chromium), which measures text")

@@ -14,7 +14,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -211,7 +210,7 @@ func TestBlockedStacksOfAPod(t *testing.T) {
 // A task in exec holds the lock that reading its stack needs. FIFOs simulate this: opening them
 // blocks.
 func TestBlockedStacksOfATaskThatHoldsItsLocks(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	h := operationtest.HostOf(t, map[string]string{
 		"/proc/811/stat":       "811 (pg) D 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 250 0 0\n",
 		"/proc/811/status":     "Tgid:\t811\nUid:\t1\t1\t1\t1\nThreads:\t1\nVmSize:\t1 kB\n",

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/vmtest/operationtest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -98,7 +97,7 @@ func between(t *testing.T, what string, n, low, high int64) {
 }
 
 func TestMemoryOfACgroup(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	const mib, limit = 1 << 20, 128 << 20
 	c := newMemoryChild(t, limit)
 	h, pid := operationtest.RealHost(), strconv.Itoa(c.pid)

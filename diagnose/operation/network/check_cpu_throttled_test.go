@@ -9,7 +9,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -79,7 +78,7 @@ func write(t *testing.T, path, value string) {
 }
 
 func TestCheckCPUThrottled(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	uid, path, pid := cpuCgroup(t, 5*time.Millisecond)
 	check := CheckCPUThrottled(host())
 	const want = `exhausted its limit of 50m \(5ms in each 100ms\) in \d+ of \d+ periods`

@@ -7,14 +7,13 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // TestPacketCaptureWhileRTNLIsHeld: reading the names of devices needs rtnl_lock, capturing packets
 // does not. A capture works without names, and ends on time.
 func TestPacketCaptureWhileRTNLIsHeld(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	n := netlab.New(t)
 	n.Serve("127.0.0.1:80", netlab.Echo)
 	lock := netlab.New(t)

@@ -9,13 +9,12 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/netlab"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // No run leaves a goroutine or a descriptor behind, whether it succeeds or not.
 func TestNetLeavesNothingBehind(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	node, pod := netlab.PairIn(t, 34)
 	h := labHost(t, node, pod)
 	pod.Serve("10.97.34.2:80", silent)

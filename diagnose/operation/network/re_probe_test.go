@@ -19,7 +19,6 @@ import (
 	"github.com/kernosis/kernosis/collector/netprobe"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/netlab"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 	"github.com/kernosis/kernosis/vmtest/testserver"
 )
@@ -227,7 +226,7 @@ func TestCheckProbeRecovers(t *testing.T) {
 }
 
 func TestCheckAppSilent(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	node, pod := netlab.PairIn(t, 34)
 	check := CheckAppSilent(labHost(t, node, pod))
 	// An application that is silent is so after any timeout; the other answers before its own.

@@ -22,7 +22,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -150,7 +149,7 @@ func TestScriptUser(t *testing.T) {
 
 // TestScriptIsEndedWithAllItStarted: even processes that have left its process group and session.
 func TestScriptIsEndedWithAllItStarted(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	s, parent := testScripts(t)
 	for name, text := range map[string]string{
 		"hangs":             "echo begun; sleep 314159",

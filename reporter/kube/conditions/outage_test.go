@@ -14,12 +14,11 @@ import (
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestFailedWritesAreTriedAgain(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := cluster.Server(t)
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
@@ -203,7 +202,7 @@ func TestRetriesOfALostAnswerChangeNothing(t *testing.T) {
 
 // While the API server is unavailable only the state is kept; then the latest state is sent.
 func TestTheServerIsAway(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := kubetest.New(t, kubetest.Options{})
 	r := start(t, server, func(c *Config) { c.timeout = time.Second })
 	r.set(healthy())

@@ -24,7 +24,6 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/events"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -158,7 +157,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // An agent that is killed several times at each stage reports each OOM kill once.
 func TestKilledInEachStage(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	stages := []string{
 		stageAppended, string(events.StageFolded), string(events.StageWritten), string(events.StageSaved), string(events.StageCreating),
 		stageInFlight, string(events.StageCreated), string(events.StagePatching), string(events.StagePatched), string(events.StageAcked),

@@ -19,7 +19,6 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -82,7 +81,7 @@ func startAndWait() error {
 
 // After the process that started the node is killed, the machine outside of the node is as before.
 func TestNothingStaysWhenTheProcessIsKilled(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	machine.Node(t) // so that the programs are built and the kernel's modules loaded
 	before := outside(t, "")
 	cmd := exec.Command("/proc/self/exe")

@@ -13,14 +13,13 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // With controllers the node belongs to a normal cluster: a DaemonSet has a pod on it, which has a
 // token and reaches the API server; kubectl logs and exec work.
 func TestAClusterWithControllers(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	node.Need(t)
 	server := kubetest.New(t, kubetest.Options{Controllers: true})
 	n, err := node.Start(t.Context(), server, nil)
