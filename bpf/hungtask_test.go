@@ -21,7 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -34,7 +33,7 @@ func TestMain(m *testing.M) {
 		restorer(os.Args[1:])
 		return
 	}
-	kernellock.Hold()
+	testenv.HoldKernelForProcess()
 	os.Exit(m.Run())
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -25,7 +24,7 @@ func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) {
 		return
 	}
-	kernellock.Hold()
+	testenv.HoldKernelForProcess()
 	os.Exit(m.Run())
 }
 

@@ -21,7 +21,6 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 	"github.com/kernosis/kernosis/vmtest/testenv"
@@ -50,7 +49,7 @@ func TestMain(m *testing.M) {
 
 func newAgent(t testing.TB, args ...string) *agenttest.Agent {
 	t.Helper()
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 	a := agenttest.New(t, os.Args[0], args...)
 	a.Env = []string{beKernosis + "=1"}
 	return a
@@ -76,7 +75,7 @@ func needKernel(t testing.TB) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: loads programs and provokes real faults")
 	}
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 }
 
 // kills returns the PIDs of the victims in a cgroup, in the order of entries.

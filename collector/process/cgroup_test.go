@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -131,7 +130,7 @@ func TestForkBombIsKilledSingly(t *testing.T) {
 
 // TestLateKillSparesTheNextRun: an unkillable process ends while another run uses the group.
 func TestLateKillSparesTheNextRun(t *testing.T) {
-	kernellock.HoldFor(t) // others would detect the hung task
+	testenv.HoldKernel(t) // others would detect the hung task
 	g, dir, disk := member(t, groups(t, Limits{Processes: 100}), "a"), t.TempDir(), disklab.NewExt4(t, 8<<20)
 	began, pipe := filepath.Join(dir, "began"), filepath.Join(dir, "pipe")
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {

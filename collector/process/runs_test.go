@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -17,7 +16,7 @@ import (
 func TestStuckChildHoldsUpTheNextRun(t *testing.T) {
 	for _, group := range []bool{false, true} {
 		t.Run(fmt.Sprint("control group ", group), func(t *testing.T) {
-			kernellock.HoldFor(t) // others would detect the hung task
+			testenv.HoldKernel(t) // others would detect the hung task
 			disk := disklab.NewExt4(t, 8<<20)
 			mark, p := testenv.MarkProcesses(t), Program{Timeout: patience}
 			p.Path, p.Args = self(t, "leave", disk.Dir+"/file")
@@ -57,7 +56,7 @@ func TestWhatCannotBeKilledKeepsItsGroup(t *testing.T) {
 		t.Cleanup(s.Close)
 		return s
 	}
-	kernellock.HoldFor(t) // others would detect the hung task
+	testenv.HoldKernel(t) // others would detect the hung task
 	disk, old := disklab.NewExt4(t, 8<<20), open()
 	path, args := self(t, "leave", disk.Dir+"/file")
 	thaw := disk.Freeze()

@@ -19,7 +19,6 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
@@ -80,7 +79,7 @@ func TestEndToEnd(t *testing.T) {
 	testenv.OnlyInTestAll(t)
 	c := newCluster(t)
 	c.images(t)
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(c.describe())

@@ -21,7 +21,6 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 	"github.com/kernosis/kernosis/vmtest/testenv"
@@ -97,7 +96,7 @@ func newStage(t *testing.T) *stage {
 	s := &stage{t: t, server: server, dir: dir, node: server.Node(t), namespace: server.Namespace(t), began: time.Now()}
 	s.path = agenttest.Program(t)
 	s.people = apitest.Client(t, server.Admin())
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 	s.startController()
 	return s
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -123,7 +122,7 @@ func TestStorageHangs(t *testing.T) {
 
 // TestStorageHangsAtTheStart: the store opens without what it can't read, and forgets nothing.
 func TestStorageHangsAtTheStart(t *testing.T) {
-	kernellock.HoldFor(t) // once for all of them
+	testenv.HoldKernel(t) // once for all of them
 	for name, held := range map[string]string{"the storage folder": "", "an operation's folder": "x"} {
 		t.Run(name, func(t *testing.T) {
 			dir, storage := filepath.Join(t.TempDir(), "artifacts"), t.TempDir()

@@ -18,14 +18,13 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // TestTheDiskHangs makes the disk hang while an operation creates an artifact: reporting detected
 // problems and renewing the Lease must not wait for it.
 func TestTheDiskHangs(t *testing.T) {
-	kernellock.HoldFor(t) // otherwise other tests would detect the hung task
+	testenv.HoldKernel(t) // otherwise other tests would detect the hung task
 	disk := disklab.NewExt4(t, 16<<20)
 	r := newRig(t, objects(set("looks", v1alpha1.Node{ID: 1, Operation: "look"})))
 	r.conf.Dir = filepath.Join(disk.Dir, "diagnoses")

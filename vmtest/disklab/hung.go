@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -29,7 +28,7 @@ func HangFiles(tb testing.TB, paths ...string) *HungFiles {
 	if os.Geteuid() != 0 {
 		tb.Skip("needs root to hold up who opens a file")
 	}
-	kernellock.HoldFor(tb) // the waiting task is a hung task for the tests of others
+	testenv.HoldKernel(tb) // the waiting task is a hung task for the tests of others
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY|unix.O_CLOEXEC)
 	if err != nil {
 		tb.Skipf("no fanotify here: %v", err)

@@ -1,6 +1,6 @@
 // Package testenv is what tests use of the machine that they run on and share: time, as the machine
-// is fast or slow at the moment, programs, folders, logs, which tests there is time for, and the
-// check that nothing is left behind.
+// is fast or slow at the moment, the kernel, programs, folders, logs, which tests there is time for,
+// and the check that nothing is left behind.
 //
 //	func TestMain(m *testing.M) { os.Exit(testenv.CheckLeaks(m.Run)) }
 //

@@ -17,13 +17,6 @@ import (
 // leakEnv makes the test binary leak what the variable names.
 const leakEnv = "KERNOSIS_TEST_LEAK"
 
-func TestMain(m *testing.M) {
-	if kind := os.Getenv(leakEnv); kind != "" {
-		os.Exit(CheckLeaks(func() int { return leak(kind, os.Args[1]) }))
-	}
-	os.Exit(CheckLeaks(m.Run))
-}
-
 // leak leaks something of a kind, and returns the exit code of the tests.
 func leak(kind, file string) (code int) {
 	switch kind {

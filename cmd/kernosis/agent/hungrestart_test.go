@@ -15,7 +15,6 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -47,7 +46,7 @@ func TestAHangOutlastsAKillBeforeItsRecordIsReleased(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to load programs")
 	}
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 	pins := filepath.Join("/sys/fs/bpf", fmt.Sprintf("kernosis-test-%d-%d", os.Getpid(), time.Now().UnixNano()))
 	t.Cleanup(func() { _ = os.RemoveAll(pins) })
 	set := rulesOf(t, `

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
@@ -42,7 +41,7 @@ func TestChaos(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: loads programs and provokes real faults")
 	}
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 	n := *seeds
 	if n == 0 {
 		n = testenv.Cases(t, 1)

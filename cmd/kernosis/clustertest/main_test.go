@@ -24,7 +24,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
@@ -56,7 +55,7 @@ func newAgent(t testing.TB, server *kubetest.Server) *agent {
 	}
 	path := agenttest.Program(t)
 	server.CRDs(t)
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 	people := apitest.Client(t, server.Admin())
 	a := &agent{t: t, people: people, path: path, node: server.Node(t), namespace: server.Namespace(t)}
 	a.kubeconfig = server.Kubeconfig(t, withRights(t, server, a.namespace))

@@ -18,7 +18,6 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
@@ -110,7 +109,7 @@ func TestProbesOfAFileOfPods(t *testing.T) {
 		t.Skip("needs root: loads programs")
 	}
 	path := agenttest.Program(t)
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 	from, to := netlab.Pair(t)
 	to.Listen("10.97.31.2:81", 5)
 	file := filepath.Join(t.TempDir(), "pods.yaml")

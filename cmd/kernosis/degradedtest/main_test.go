@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 	"github.com/kernosis/kernosis/vmtest/testenv"
@@ -34,7 +33,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err) // it only returns on an error
 		os.Exit(70)
 	}
-	kernellock.Hold()
+	testenv.HoldKernelForProcess()
 	os.Exit(cluster.Run(m))
 }
 

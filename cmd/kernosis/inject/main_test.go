@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -33,7 +32,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		return
 	}
-	kernellock.Hold()
+	testenv.HoldKernelForProcess()
 	os.Setenv(marker, strconv.Itoa(os.Getpid()))
 	// Race-enabled children would otherwise take a second each to exit.
 	os.Setenv("GORACE", strings.TrimSpace("atexit_sleep_ms=0 "+os.Getenv("GORACE")))

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
@@ -44,7 +43,7 @@ func newAgent(t testing.TB, args ...string) *agent {
 	server.CRDs(t)
 	n.Image(t, fault.Image, testenv.BuildProgram(t, fault.Program))
 	a := &agent{node: n, kubeconfig: server.Kubeconfig(t, server.Admin()), namespace: server.Namespace(t)}
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 	a.Agent = agenttest.New(t, agenttest.Program(t), append([]string{
 		"--kubeconfig", a.kubeconfig, "--node-name", n.Name, "--namespace", server.Namespace(t),
 		"--port", "0", "--prometheus-port", "0", "--report-socket", "", "--listen", "127.0.0.1:0",

@@ -34,7 +34,6 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/active"
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 	"github.com/kernosis/kernosis/vmtest/testserver"
@@ -271,7 +270,7 @@ func TestNotMade(t *testing.T) {
 
 // A program that can't be killed is not started a second time.
 func TestStuckProgram(t *testing.T) {
-	kernellock.HoldFor(t) // others would detect the hung task
+	testenv.HoldKernel(t) // others would detect the hung task
 	disk := disklab.NewExt4(t, 8<<20)
 	runs := filepath.Join(t.TempDir(), "runs")
 	svc := Service{Name: "own", Handler: "exec", Command: []string{testenv.Script(t, "echo >>"+runs+"\n: >"+disk.Dir+"/file")}, Timeout: testenv.Within(time.Second)}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
@@ -15,7 +14,7 @@ import (
 // Children that inject real faults are this binary.
 func TestMain(m *testing.M) {
 	if !inject.RunChild(os.Args) {
-		kernellock.Hold()
+		testenv.HoldKernelForProcess()
 		os.Exit(testenv.CheckLeaks(m.Run))
 	}
 }

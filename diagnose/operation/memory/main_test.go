@@ -4,7 +4,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -13,6 +12,6 @@ func TestMain(m *testing.M) {
 		grow()
 		return
 	}
-	kernellock.Hold()
+	testenv.HoldKernelForProcess()
 	os.Exit(testenv.CheckLeaks(m.Run))
 }

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 	"github.com/kernosis/kernosis/vmtest/testenv"
@@ -24,7 +23,7 @@ func TestMain(m *testing.M) {
 		child()
 		return
 	}
-	kernellock.Hold()
+	testenv.HoldKernelForProcess()
 	// Parallel pods that fail mostly wait for kubelet, however few CPUs there are.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "16"); err != nil {
