@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // sample is what a how-to lets the reader write: files of testdata/howto, and lines to add to
@@ -24,7 +24,7 @@ type sample struct {
 
 // A reader who follows a how-to gets a working operation, or rule, in the binary.
 func TestHowtos(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	for name, s := range map[string]sample{
 		"operation": {
 			howto: "docs/howto/new-operation.md", most: 5,

@@ -16,7 +16,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // refused counts the records of connections to a port where nothing listens.
@@ -111,7 +111,7 @@ func unpin(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	if id != 0 {
-		await.Until(t, "detached", 5*time.Second, func() bool {
+		testenv.Until(t, "detached", 5*time.Second, func() bool {
 			lk, err := link.NewFromID(id)
 			if err == nil {
 				lk.Close()
@@ -161,7 +161,7 @@ func TestKilledWhileUnpinning(t *testing.T) {
 			rewatch(t, second, key)
 			where := fmt.Sprintf("%s, after %d of %d (%s)", order, removed, total, strings.TrimPrefix(all[max(removed-1, 0)], pins.path))
 			// The kernel frees a link's ID before it detaches the program: for a moment, two may record.
-			await.UntilShown(t, where+": one record of each refused connection", 5*time.Second, func() (bool, string) {
+			testenv.UntilShown(t, where+": one record of each refused connection", 5*time.Second, func() (bool, string) {
 				n.dial(t, closed, syscall.ECONNREFUSED)
 				got := refused(t, second)
 				if got == 0 {
@@ -230,7 +230,7 @@ func TestBetterProgramTakesOver(t *testing.T) {
 			if _, err := os.Stat(fallback); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("the fallback is pinned still: %v", err)
 			}
-			await.Until(t, "the fallback detached", 5*time.Second, func() bool {
+			testenv.Until(t, "the fallback detached", 5*time.Second, func() bool {
 				lk, err := link.NewFromID(info.ID)
 				if err == nil {
 					lk.Close()

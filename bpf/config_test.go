@@ -11,7 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // typesWithout returns the running kernel's BTF with these names removed, as for a kernel built
@@ -51,7 +51,7 @@ func withoutMemcg() []string { return []string{"memory_cgrp_id", "mem_cgroup"} }
 // TestKernelsWithoutOptions checks that a missing build option costs only what it would report, not
 // the whole program. No Debian kernel lacks these options.
 func TestKernelsWithoutOptions(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	k := testKernel(t)
 	blkcg := []string{"bi_blkg", "blkcg", "blkcg_gq"}
 	for _, c := range []struct {

@@ -21,9 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The child processes of these tests run this binary again.
@@ -35,7 +33,7 @@ func TestMain(m *testing.M) {
 		restorer(os.Args[1:])
 		return
 	}
-	kernellock.Hold()
+	testenv.HoldKernelForProcess()
 	os.Exit(m.Run())
 }
 
@@ -190,7 +188,7 @@ func (r *hungRun) until(what string, within time.Duration, do func(), cond func(
 	r.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	within = await.Within(within)
+	within = testenv.Within(within)
 	for end := time.Now().Add(within); ; <-tick.C {
 		if do(); cond() {
 			return
@@ -377,7 +375,7 @@ func TestHungTaskExits(t *testing.T) {
 // khungtaskd finds the hang repeatedly, even with its warnings used up, and so do the walks. It is
 // reported once.
 func TestHungTaskByKhungtaskd(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	testKernel(t)
 	if panics, err := os.ReadFile(sysctls + "hung_task_panic"); err != nil || strings.TrimSpace(string(panics)) != "0" {
 		t.Skipf("hung_task_panic is %q (%v)", panics, err)
@@ -423,7 +421,7 @@ func TestHungTaskByKhungtaskd(t *testing.T) {
 // A hang that khungtaskd finds before the agent's configured threshold is reported only after that
 // threshold.
 func TestHungTaskThresholdHoldsForKhungtaskd(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	testKernel(t)
 	r := newHungRun(t, nil)
 	r.threshold, r.hangThreshold = 4*time.Second, 4*time.Second
@@ -534,7 +532,7 @@ func faultingPage(t *testing.T) (page []byte, touched, release func()) {
 	ioctl(register, &[4]uint64{start, size, 1})
 	touched = func() {
 		t.Helper()
-		for end := time.Now().Add(await.Within(5 * time.Second)); ; {
+		for end := time.Now().Add(testenv.Within(5 * time.Second)); ; {
 			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(time.Until(end).Milliseconds()))
 			switch {
 			case err == unix.EINTR:
@@ -591,7 +589,7 @@ func onUnsignalledThread(call func() error) (tid uint32, done chan error) {
 // An inode's rwsem: if a writer holds it, the owner is certain; if readers hold it, the kernel
 // remembers only one of them.
 func TestHungTaskOnRWSem(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	testKernel(t)
 	write := func(path string, data []byte) error {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -761,10 +759,10 @@ func TestHungTasksAcrossRestartBeyondTheRing(t *testing.T) {
 // Short uninterruptible sleeps (each vfork is one) are no hangs, however many walks find a task in
 // one.
 func TestBusySystemHasNoHungTasks(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	testKernel(t)
 	r := newHungRun(t, nil)
-	r.threshold = await.Within(400 * time.Millisecond) // a child without CPU for longer would be a hang of its parent
+	r.threshold = testenv.Within(400 * time.Millisecond) // a child without CPU for longer would be a hang of its parent
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second+r.threshold)
 	defer cancel()
 	// Each child lives 50 ms as its parent's vfork, so that most walks find a thread of ours in

@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // wakingKernel makes the kernel wake tasks that wait for direct I/O or a flush every two seconds
@@ -47,7 +46,7 @@ func ddOn(t *testing.T, thaw func(), args ...string) (pid uint32, stdin io.Write
 // awaitSleep waits until a process is in uninterruptible sleep.
 func awaitSleep(t *testing.T, pid uint32) {
 	t.Helper()
-	await.Until(t, "dd waits for the disk", 10*time.Second, func() bool {
+	testenv.Until(t, "dd waits for the disk", 10*time.Second, func() bool {
 		stat, err := os.ReadFile("/proc/" + strconv.Itoa(int(pid)) + "/stat")
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		return err == nil && strings.HasPrefix(rest, "D")
@@ -57,7 +56,7 @@ func awaitSleep(t *testing.T, pid uint32) {
 // Direct I/O and flushes wait repeatedly, for half the kernel's timeout each time: one wait is one
 // hang, although khungtaskd never finds it.
 func TestHungTaskThatIsWokenToWaitOn(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	testKernel(t)
 	disk := disklab.NewExt4(t, 32<<20)
 	device := disk.Upper()
@@ -110,7 +109,7 @@ func TestHungTaskThatIsWokenToWaitOn(t *testing.T) {
 
 // A task whose writes all complete, however slowly, does not hang.
 func TestSlowWritesAreNoHang(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	k := testKernel(t)
 	if !k.HasField("task_io_accounting", "write_bytes") {
 		t.Skip("kernel does not count a task's I/O (CONFIG_TASK_IO_ACCOUNTING)")

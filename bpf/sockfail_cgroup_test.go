@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // containedEnv makes TestContained a process of a container with its own cgroup namespace. Its
@@ -87,7 +87,7 @@ func testGroup(t *testing.T, mount string) string {
 	}
 	t.Cleanup(func() {
 		// A process that was waited for may still count for a moment.
-		await.Until(t, "the group can be removed", 20*time.Second, func() bool { return os.Remove(group) == nil })
+		testenv.Until(t, "the group can be removed", 20*time.Second, func() bool { return os.Remove(group) == nil })
 	})
 	return group
 }
@@ -135,7 +135,7 @@ func TestContained(t *testing.T) {
 		t.Fatal(err)
 	}
 	records := 0
-	end := time.Now().Add(await.Within(3 * time.Second))
+	end := time.Now().Add(testenv.Within(3 * time.Second))
 	for records == 0 && time.Now().Before(end) {
 		if err := l.SweepNeverSent(time.Duration(bootNow())); err != nil {
 			t.Fatal(err)

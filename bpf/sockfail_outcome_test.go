@@ -11,8 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func outcomesOf(t *testing.T, l *Loaded) *SockOutcomes {
@@ -30,7 +29,7 @@ func outcomesOf(t *testing.T, l *Loaded) *SockOutcomes {
 func wantOutcome(t *testing.T, o *SockOutcomes, id uint32, succeeded, failed uint64) SockOutcome {
 	t.Helper()
 	var got SockOutcome
-	await.UntilShown(t, fmt.Sprintf("%d succeeded and %d failed", succeeded, failed), 3*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, fmt.Sprintf("%d succeeded and %d failed", succeeded, failed), 3*time.Second, func() (bool, string) {
 		var watched bool
 		var err error
 		got, watched, err = o.Of(id)
@@ -176,7 +175,7 @@ func slowConversations() []slowConversation {
 }
 
 func TestSockFailSlow(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	k := testKernel(t)
 	n := newTestNet(t)
 	comm, err := os.ReadFile("/proc/self/comm")

@@ -16,7 +16,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // testNet is a network namespace of the test, with its loopback up.
@@ -166,7 +166,7 @@ func drainSockets(t *testing.T, l *Loaded) []SockFail {
 func waitSockets(t *testing.T, l *Loaded, n int) []SockFail {
 	t.Helper()
 	var out []SockFail
-	for end := time.Now().Add(await.Within(3 * time.Second)); ; {
+	for end := time.Now().Add(testenv.Within(3 * time.Second)); ; {
 		out = append(out, drainSockets(t, l)...)
 		if len(out) >= n {
 			return out
@@ -432,7 +432,7 @@ func askFor(want error) func(net.Conn) error {
 	return func(c net.Conn) error {
 		limit := 100 * time.Millisecond
 		if !errors.Is(want, errTimeout) {
-			limit = await.Within(5 * time.Second) // the server may need time
+			limit = testenv.Within(5 * time.Second) // the server may need time
 		}
 		c.SetReadDeadline(time.Now().Add(limit))
 		err := ask(1)(c)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // A reader that hangs while the agent stops continues to use its ring when it is free again.
@@ -43,7 +43,7 @@ func TestCloseBesideAReader(t *testing.T) {
 	}()
 	select {
 	case <-hangs:
-	case <-time.After(await.Within(time.Minute)):
+	case <-time.After(testenv.Within(time.Minute)):
 		t.Fatal("no record came")
 	}
 	end()
@@ -56,7 +56,7 @@ func TestCloseBesideAReader(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(await.Within(time.Minute)):
+	case <-time.After(testenv.Within(time.Minute)):
 		t.Fatal("the readers did not end")
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/disklab"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // frozenDisk is a loop device over a file on a filesystem that can be frozen: writes to the device
@@ -75,7 +75,7 @@ func (s stallEvents) next(t *testing.T) *event.Event {
 	select {
 	case ev := <-s:
 		return ev
-	case <-time.After(await.Within(15 * time.Second)):
+	case <-time.After(testenv.Within(15 * time.Second)):
 		t.Fatal("no event in time")
 		return nil
 	}
@@ -143,7 +143,7 @@ func TestDiskStallOfTheKernel(t *testing.T) {
 		}
 		// The next check finds the write, and the first check after the threshold reports it; the
 		// rest is for starting dd on a loaded machine.
-		if most := source.after + 2*source.every + await.Within(3*time.Second); lag < source.after || lag > most {
+		if most := source.after + 2*source.every + testenv.Within(3*time.Second); lag < source.after || lag > most {
 			t.Errorf("reported after %s, want %s to %s", lag, source.after, most)
 		}
 		select {

@@ -16,8 +16,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The child processes of real faults run this binary again.
@@ -25,7 +24,7 @@ func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) {
 		return
 	}
-	kernellock.Hold()
+	testenv.HoldKernelForProcess()
 	os.Exit(m.Run())
 }
 
@@ -124,7 +123,7 @@ func TestHungTaskLifeOnKernel(t *testing.T) {
 	}
 	defer fault.Close()
 	pid := hang.Waiter.TID
-	took := a.until("hang reported", after+hungLookSoon+await.Within(hungLookSoon), func() bool { return a.reported(pid, event.HungTask) > 0 })
+	took := a.until("hang reported", after+hungLookSoon+testenv.Within(hungLookSoon), func() bool { return a.reported(pid, event.HungTask) > 0 })
 	t.Logf("reported after %s", took)
 	ev := a.events[uint32(pid)][0]
 	d := ev.HungTask
@@ -145,7 +144,7 @@ func TestHungTaskLifeOnKernel(t *testing.T) {
 	if err := fault.Heal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	took = a.until("end reported", await.Within(10*time.Second), func() bool { return a.reported(pid, event.HungTaskResumed) > 0 })
+	took = a.until("end reported", testenv.Within(10*time.Second), func() bool { return a.reported(pid, event.HungTaskResumed) > 0 })
 	t.Logf("end reported after %s", took)
 	end := a.events[uint32(pid)][1]
 	if end.HungTask.Exited || end.HungTask.BlockedFor < d.BlockedFor || end.Task.ID() != ev.Task.ID() || end.Subject() != ev.Subject() || end.HungTask.LockAddr != d.LockAddr {
@@ -166,12 +165,12 @@ func TestHungTaskExitOnKernel(t *testing.T) {
 	}
 	defer fault.Close()
 	pid := hang.Waiter.TID
-	a.until("hang reported", await.Within(5*time.Second), func() bool { return a.reported(pid, event.HungTask) > 0 })
+	a.until("hang reported", testenv.Within(5*time.Second), func() bool { return a.reported(pid, event.HungTask) > 0 })
 	if err := unix.Kill(hang.Waiter.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	fault.Close()
-	a.until("end reported", await.Within(10*time.Second), func() bool { return a.reported(pid, event.HungTaskResumed) > 0 })
+	a.until("end reported", testenv.Within(10*time.Second), func() bool { return a.reported(pid, event.HungTaskResumed) > 0 })
 	begin, end := a.events[uint32(pid)][0], a.events[uint32(pid)][1]
 	if !end.HungTask.Exited || end.Task.ID() != begin.Task.ID() || end.Subject() != begin.Subject() || end.CPU != event.NoCPU || end.Time.IsZero() {
 		t.Errorf("end %+v, %+v", end, end.HungTask)
@@ -192,7 +191,7 @@ func TestHungTaskOnFrozenFilesystemOnKernel(t *testing.T) {
 		}
 	}()
 	pid := hang.Waiter.TID
-	a.until("hang reported", await.Within(5*time.Second), func() bool { return a.reported(pid, event.HungTask) > 0 })
+	a.until("hang reported", testenv.Within(5*time.Second), func() bool { return a.reported(pid, event.HungTask) > 0 })
 	t.Logf("stack %q", a.events[uint32(pid)][0].HungTask.Stack)
 	if d := a.events[uint32(pid)][0].HungTask; d.Wait != "lock" || d.Lock != "" || d.Holder != nil {
 		t.Errorf("data %+v", d)
@@ -200,7 +199,7 @@ func TestHungTaskOnFrozenFilesystemOnKernel(t *testing.T) {
 	if err := fault.Heal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	a.until("end reported", await.Within(10*time.Second), func() bool { return a.reported(pid, event.HungTaskResumed) > 0 })
+	a.until("end reported", testenv.Within(10*time.Second), func() bool { return a.reported(pid, event.HungTaskResumed) > 0 })
 }
 
 // vforkInto, as an environment variable, makes [TestHungTaskInVforkOnKernel] start a process in the
@@ -253,13 +252,13 @@ func TestHungTaskInVforkOnKernel(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		await.Until(t, "the removal of the cgroup", 10*time.Second, func() bool { return unix.Rmdir(group) == nil })
+		testenv.Until(t, "the removal of the cgroup", 10*time.Second, func() bool { return unix.Rmdir(group) == nil })
 	})
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
 	var hung *event.Event
-	a.until("hang reported", await.Within(10*time.Second), func() bool {
+	a.until("hang reported", testenv.Within(10*time.Second), func() bool {
 		for _, of := range a.events {
 			if int(of[0].Task.TGID) == parent.Process.Pid {
 				hung = of[0]

@@ -14,8 +14,8 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/disklab"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The error occurred before the agent started, so nothing reports it again.
@@ -120,7 +120,7 @@ func TestMountThatAnswersLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer.Close()
-	await.Until(t, "the answer", 10*time.Second, func() bool {
+	testenv.Until(t, "the answer", 10*time.Second, func() bool {
 		n.look()
 		return len(n.got) > 0
 	})

@@ -12,8 +12,8 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/disklab"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // An error of a filesystem does not count for the one that is mounted there next, which may be the
@@ -135,10 +135,10 @@ func TestMountOnADiskThatHangs(t *testing.T) {
 	for _, most := range []time.Duration{2 * askWithin, askWithin / 2} {
 		select {
 		case took := <-looked:
-			if took > await.Within(most) {
+			if took > testenv.Within(most) {
 				t.Errorf("a look took %v, want at most %v", took, most)
 			}
-		case <-time.After(await.Within(2 * askWithin)):
+		case <-time.After(testenv.Within(2 * askWithin)):
 			t.Fatal("the look hangs")
 		}
 	}

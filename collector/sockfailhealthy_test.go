@@ -20,9 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/process"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 const (
@@ -42,9 +41,9 @@ const (
 // Probes of healthy targets are never reported as failed, however busy the machine and the network
 // are.
 func TestSockFailHealthy(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	prober, target := netlab.Pair(t)
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(healthyLimit))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(healthyLimit))
 	defer cancel()
 
 	// 20 pods of ten ports each.

@@ -23,9 +23,8 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/poller"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // sockAgent is the stem as the agent runs it, on the real kernel.
@@ -106,7 +105,7 @@ func (a *sockAgent) events(n int) []*event.Event {
 	}
 	defer p.Close()
 	var out []*event.Event
-	for end := time.Now().Add(await.Within(5 * time.Second)); ; {
+	for end := time.Now().Add(testenv.Within(5 * time.Second)); ; {
 		if _, err := a.l.Drain(func(raw []byte) {
 			h, err := bpf.ParseHeader(raw)
 			if err != nil {
@@ -175,7 +174,7 @@ const (
 
 // Each fault is real, and is reported with its verdict each time.
 func TestSockFailVerdicts(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	for _, c := range []sockCase{
 		{name: "refused", to: "10.97.31.2:81", verdict: event.VerdictRefused, errno: "ECONNREFUSED", evidence: "no listener on 10.97.31.2:81"},
 		{
@@ -211,7 +210,7 @@ func TestSockFailVerdicts(t *testing.T) {
 			setUp: fillQueue("[fd97:31::2]:80"), evidence: "1/0",
 		},
 		{
-			name: "reset", to: "10.97.31.2:80", timeout: await.Within(5 * time.Second), request: "ping", verdict: event.VerdictReset, phase: "established", errno: "ECONNRESET",
+			name: "reset", to: "10.97.31.2:80", timeout: testenv.Within(5 * time.Second), request: "ping", verdict: event.VerdictReset, phase: "established", errno: "ECONNRESET",
 			setUp: func(_, target *netlab.Net) {
 				target.Serve("10.97.31.2:80", func(c net.Conn) {
 					c.Read(make([]byte, 4))
@@ -470,7 +469,7 @@ func TestSockFailTargetFile(t *testing.T) {
 	defer stop()
 	look := func(n int) {
 		t.Helper()
-		await.UntilShown(t, fmt.Sprintf("%d targets", n), 3*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, fmt.Sprintf("%d targets", n), 3*time.Second, func() (bool, string) {
 			if _, err := a.s.poll(ctx, time.Now(), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -478,7 +477,7 @@ func TestSockFailTargetFile(t *testing.T) {
 			return got == n, strconv.Itoa(got)
 		})
 	}
-	await.UntilShown(t, "the folder", 3*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "the folder", 3*time.Second, func() (bool, string) {
 		_, err := os.Stat(dir)
 		return err == nil, fmt.Sprint(err)
 	})

@@ -9,8 +9,8 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // A namespace as new as the target in it is found at the first failure.
@@ -85,7 +85,7 @@ func TestSockFailHomeMoved(t *testing.T) {
 	q := &question{place: place{netns: prober.Inode, dst: netip.MustParseAddrPort("10.97.31.2:80")}}
 	p.homes.Add(q.dst.Addr(), home{inode: prober.Inode, until: time.Now().Add(homesFor)})
 	for range 2 { // found by a search, then kept
-		inode, v := p.home(q, time.Now().Add(await.Within(10*time.Second)))
+		inode, v := p.home(q, time.Now().Add(testenv.Within(10*time.Second)))
 		if v == nil || inode != target.Inode {
 			t.Fatalf("found in %d, want %d", inode, target.Inode)
 		}

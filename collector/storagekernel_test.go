@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // storageAgent runs one stem and the mounts like the agent, on the real kernel, and stores the
@@ -95,7 +95,7 @@ func (a *storageAgent) sees(path, dir string) {
 	if err := unix.Stat(path, &st); err != nil {
 		a.t.Fatal(err)
 	}
-	await.UntilShown(a.t, "the agent finds "+path+" at "+dir, 15*time.Second, func() (bool, string) {
+	testenv.UntilShown(a.t, "the agent finds "+path+" at "+dir, 15*time.Second, func() (bool, string) {
 		d := a.env.devices.Device(unix.Major(st.Rdev), unix.Minor(st.Rdev))
 		return len(d.Mounts) > 0 && d.Mounts[0].Path == dir, fmt.Sprint(d.Mounts)
 	})
@@ -104,7 +104,7 @@ func (a *storageAgent) sees(path, dir string) {
 // wait returns the device's events of a kind once there are n.
 func (a *storageAgent) wait(device string, kind event.Kind, n int) []*event.Event {
 	a.t.Helper()
-	late := time.After(await.Within(15 * time.Second))
+	late := time.After(testenv.Within(15 * time.Second))
 	for {
 		if got := a.of(device, kind); len(got) >= n {
 			return got
@@ -213,7 +213,7 @@ func TestReadOnlyFilesystemOfTheKernel(t *testing.T) {
 			if ro.Mount.Path != dir || ro.Mount.FSType != "ext4" || !strings.Contains("superblock-ro emergency-ro error-policy", ro.Mount.Reason) {
 				t.Errorf("%+v, want %s", *ro.Mount, dir)
 			}
-			if ro.Time.Sub(fault.Time) > await.Within(2*time.Second) {
+			if ro.Time.Sub(fault.Time) > testenv.Within(2*time.Second) {
 				t.Errorf("reported %s late", ro.Time.Sub(fault.Time))
 			}
 			if err := end(f); err != nil {

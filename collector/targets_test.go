@@ -17,8 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/bpf"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestParseTargets(t *testing.T) {
@@ -189,7 +188,7 @@ func TestTargetsReconcileAgain(t *testing.T) {
 func TestTargetDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "targets.d")
 	targets := newTargets()
-	var log logbuffer.Buffer
+	var log testenv.LogBuffer
 	d := &targetDir{path: dir, targets: targets, log: slog.New(slog.NewTextHandler(&log, nil))}
 	ctx, stop := context.WithCancel(t.Context())
 	var g sync.WaitGroup
@@ -204,7 +203,7 @@ func TestTargetDir(t *testing.T) {
 	}
 	wait := func(what string, ok func() bool) {
 		t.Helper()
-		await.UntilShown(t, what, 3*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, what, 3*time.Second, func() (bool, string) {
 			return ok(), fmt.Sprintf("%d targets, log %s", targets.len(), &log)
 		})
 	}

@@ -17,9 +17,8 @@ import (
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // collected is running Sources, and what they reported about targets.
@@ -80,7 +79,7 @@ func TestTargetsOutliveTheAgent(t *testing.T) {
 	at := netip.MustParseAddrPort("10.97.31.2:81")
 	watched := func(c *collected, want bool) {
 		t.Helper()
-		await.Until(t, fmt.Sprintf("watched: %t", want), 10*time.Second, func() bool {
+		testenv.Until(t, fmt.Sprintf("watched: %t", want), 10*time.Second, func() bool {
 			is, err := bpf.WatchedBy(pins, prober.Inode, at)
 			return err == nil && is == want
 		})
@@ -93,7 +92,7 @@ func TestTargetsOutliveTheAgent(t *testing.T) {
 	}
 	reported := func(c *collected, n int) {
 		t.Helper()
-		await.UntilShown(t, fmt.Sprintf("%d failures of the probe", n), 15*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, fmt.Sprintf("%d failures of the probe", n), 15*time.Second, func() (bool, string) {
 			got := c.events()
 			return len(got) >= n, fmt.Sprint(got)
 		})
@@ -127,7 +126,7 @@ func TestTargetsOutliveTheAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	reported(third, 1)
-	await.Until(t, "outcomes of all three runs", 10*time.Second, func() bool {
+	testenv.Until(t, "outcomes of all three runs", 10*time.Second, func() bool {
 		got, err := third.Outcomes("probes")
 		return err == nil && len(got) == 2 && got[0].Failed == 3
 	})
@@ -145,7 +144,7 @@ func TestTargetsOutliveTheAgent(t *testing.T) {
 // A stem that no longer sees real connections fails the check, although its program still runs when
 // asked to.
 func TestBlindSockFailFailsTheCheck(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to load programs")
 	}
@@ -157,13 +156,13 @@ func TestBlindSockFailFailsTheCheck(t *testing.T) {
 	if err := c.SetTargets("probes", []Target{{Name: "shop/web:81", Address: at.Addr(), Port: at.Port(), NetNS: prober.Inode}}); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "watched", 10*time.Second, func() bool {
+	testenv.Until(t, "watched", 10*time.Second, func() bool {
 		is, err := bpf.WatchedBy(pins, prober.Inode, at)
 		return err == nil && is
 	})
 	healthy := func(want bool) {
 		t.Helper()
-		await.UntilShown(t, fmt.Sprintf("healthy: %t", want), 30*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, fmt.Sprintf("healthy: %t", want), 30*time.Second, func() (bool, string) {
 			err := c.Check(time.Now())
 			return (err == nil) == want, fmt.Sprint(err)
 		})

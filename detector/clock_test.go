@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 const steppedRules = `
@@ -99,7 +99,7 @@ func TestFarDates(t *testing.T) {
 // their times since boot.
 func TestAnyClockSteps(t *testing.T) {
 	set := ruleSet(t, propertyRules)
-	for seed := range uint64(testall.Cases(t, 30)) {
+	for seed := range uint64(testenv.Cases(t, 30)) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		steady, stepped := detector.NewEngine(set), detector.NewEngine(set)
 		now, offset := at(0), time.Duration(0)

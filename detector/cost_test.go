@@ -9,7 +9,7 @@ import (
 	"cel.dev/cel-go/cel"
 
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // writer generates random expressions over the longest texts that an event can hold.
@@ -201,7 +201,7 @@ func TestAcceptedExpressionsAreNotCutOff(t *testing.T) {
 	act := newActivation()
 	labels := []map[string]string{mostLabels(event.MaxPodLabels, 60), mostLabels(10, event.MaxLabelName)}
 	accepted, refused := 0, 0
-	for seed := range testall.Cases(t, 4_000) {
+	for seed := range testenv.Cases(t, 4_000) {
 		w := writer{rand.New(rand.NewPCG(1, uint64(seed)))} //nolint:gosec // repeatable
 		source := w.truth(1 + w.IntN(3))
 		checked, issues := c.env.Compile(source)

@@ -9,7 +9,7 @@ import (
 	"cel.dev/cel-go/common/types"
 
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // plain generates random expressions that have a direct form.
@@ -101,7 +101,7 @@ func TestDirectFormIsCEL(t *testing.T) {
 	other.Task.Comm, other.SockFail.Verdict = "é\n", "refused"
 	events := []*event.Event{full(), {}, other}
 	wrong := 0
-	for i := range testall.Cases(t, 2000) {
+	for i := range testenv.Cases(t, 2000) {
 		source := p.truth(3)
 		if i%2 == 0 {
 			source = p.text(3)

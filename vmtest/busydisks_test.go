@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // diskLoads returns reads and writes that all succeed.
@@ -157,7 +157,7 @@ func (fs *filesystem) use() error {
 // unmount waits for processes that are about to stop using the filesystem: a forked process has all
 // files of this one open until it executes its program.
 func unmount(dir string) error {
-	for end := time.Now().Add(await.Within(10 * time.Second)); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testenv.Within(10 * time.Second)); ; time.Sleep(time.Millisecond) {
 		if err := unix.Unmount(dir, 0); !errors.Is(err, unix.EBUSY) || time.Now().After(end) {
 			return os.NewSyscallError("umount", err)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // mountLoads returns what administrators and container runtimes do with mounts.
@@ -47,7 +47,7 @@ func remountLoad(t *testing.T) *load {
 	}
 	// A closed file may still be counted as open for writing.
 	remountReadOnly := func() (err error) {
-		for end := time.Now().Add(await.Within(10 * time.Second)); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(testenv.Within(10 * time.Second)); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			if err = remount(unix.MS_RDONLY); !errors.Is(err, unix.EBUSY) {
 				return err
 			}

@@ -17,8 +17,8 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // dialogue is one kind of successful connection.
@@ -149,12 +149,12 @@ func (n *busyNetwork) load(d dialogue, at netip.AddrPort, suffix string) *load {
 }
 
 func (d dialogue) talk(to netip.AddrPort) error {
-	c, err := net.DialTimeout("tcp", to.String(), await.Within(sockLimit))
+	c, err := net.DialTimeout("tcp", to.String(), testenv.Within(sockLimit))
 	if err != nil {
 		return err
 	}
 	tcp := c.(*net.TCPConn)
-	return errors.Join(tcp.SetDeadline(time.Now().Add(await.Within(sockLimit))), d.client(tcp), tcp.Close())
+	return errors.Join(tcp.SetDeadline(time.Now().Add(testenv.Within(sockLimit))), d.client(tcp), tcp.Close())
 }
 
 // breakOne connects to an address where nothing listens, and waits until that is reported.

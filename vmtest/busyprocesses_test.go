@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // processLoads returns processes that start and exit, and memory use.
@@ -43,7 +43,7 @@ func useCgroup(dir string) error {
 	if err := runIn(dir, "sh", "-c", ":"); err != nil {
 		return err
 	}
-	for end := time.Now().Add(await.Within(10 * time.Second)); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testenv.Within(10 * time.Second)); ; time.Sleep(time.Millisecond) {
 		// A process that has been waited for may still be counted for a moment.
 		if err := unix.Rmdir(dir); !errors.Is(err, unix.EBUSY) || time.Now().After(end) {
 			return os.NewSyscallError("rmdir", err)
@@ -139,7 +139,7 @@ func vforkLoad(t *testing.T) *load {
 func sleeps(pid int, d time.Duration) error {
 	var asleep inject.Task
 	var from time.Time
-	for end := time.Now().Add(await.Within(30 * time.Second)); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(testenv.Within(30 * time.Second)); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if asleep.TID != 0 {
 			if state, err := asleep.State(); err != nil || state != 'D' {
 				asleep.TID = 0

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/process"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Mount points of the hierarchies in a machine of vmrun. The folder of the memory controller exists
@@ -97,7 +97,7 @@ func eventually(t *testing.T, what string, within time.Duration, cond func() boo
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	within = await.Within(within)
+	within = testenv.Within(within)
 	for end := time.Now().Add(within); !cond(); <-tick.C {
 		if time.Now().After(end) {
 			t.Errorf("not within %s: %s", within, what)

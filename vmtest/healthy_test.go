@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 const (
@@ -192,7 +192,7 @@ func watchAgent(t *testing.T, a *agenttest.Agent) (end func()) {
 }
 
 func healthy(url string) error {
-	resp, err := (&http.Client{Timeout: await.Within(10 * time.Second)}).Get(url) //nolint:noctx // has its time-out
+	resp, err := (&http.Client{Timeout: testenv.Within(10 * time.Second)}).Get(url) //nolint:noctx // has its time-out
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // sockLimit bounds operations here that normally take a moment, except on an emulated CPU.
@@ -129,7 +129,7 @@ func (l *sockLab) await(what string, ok func() bool) {
 	l.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	within := await.Within(sockLimit)
+	within := testenv.Within(sockLimit)
 	for end := time.Now().Add(within); !ok(); <-tick.C {
 		if time.Now().After(end) {
 			l.t.Fatalf("not within %s: %s; %d events so far", within, what, len(l.events(event.SockFail)))

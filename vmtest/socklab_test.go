@@ -10,8 +10,8 @@ import (
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // sockFamily holds what differs between the IP versions.
@@ -117,7 +117,7 @@ func (l *sockLab) accept() { l.target.Accept(l.listener, netlab.Echo) }
 func (l *sockLab) drain() {
 	l.t.Helper()
 	l.accept()
-	if err := l.queued.SetDeadline(time.Now().Add(await.Within(sockLimit))); err != nil {
+	if err := l.queued.SetDeadline(time.Now().Add(testenv.Within(sockLimit))); err != nil {
 		l.t.Fatal(err)
 	}
 	if _, err := l.queued.Write([]byte("ping")); err != nil {

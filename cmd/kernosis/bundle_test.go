@@ -22,7 +22,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/reporter/journal"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // fakeAgent is a process that looks like an agent, with a state folder of its own.
@@ -57,7 +57,7 @@ func startFakeAgent(t *testing.T, args []string, env ...string) *fakeAgent {
 	}
 	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
 	a.pid = cmd.Process.Pid
-	await.Until(t, "the process", 10*time.Second, func() bool { p, err := findAgent(a.state); return err == nil && p != nil })
+	testenv.Until(t, "the process", 10*time.Second, func() bool { p, err := findAgent(a.state); return err == nil && p != nil })
 	return a
 }
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // called is the result of a call of a check program.
@@ -95,7 +95,7 @@ func executables(t *testing.T, scripts map[string]string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	for name, body := range scripts {
-		testprogram.Write(t, filepath.Join(dir, name), "#!/bin/sh\n"+body)
+		testenv.WriteProgram(t, filepath.Join(dir, name), "#!/bin/sh\n"+body)
 	}
 	return dir
 }
@@ -151,7 +151,7 @@ func hostWithJournal(t *testing.T, folder string, entries ...journalEntry) (root
 		t.Fatal(err)
 	}
 	root = t.TempDir()
-	testprogram.Install(t, root, tool, "/usr/bin/journalctl")
+	testenv.InstallProgram(t, root, tool, "/usr/bin/journalctl")
 	// journalctl only reads the folder named by the machine ID.
 	const machine = "cccccccccccccccccccccccccccccccc"
 	below := filepath.Join(root, folder, machine)

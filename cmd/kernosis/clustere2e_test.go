@@ -17,9 +17,8 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // clusterAgent is an agent of a Node, with its API server.
@@ -44,7 +43,7 @@ func newClusterAgent(t testing.TB, server *kubetest.Server, args ...string) *clu
 // last. An API server that is down shows nothing.
 func (a *clusterAgent) await(what string, within time.Duration, ok func(ctx context.Context) (bool, string, error)) {
 	a.t.Helper()
-	within = await.Within(within)
+	within = testenv.Within(within)
 	ctx, cancel := context.WithTimeout(a.t.Context(), within)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -156,7 +155,7 @@ func appLog(t testing.TB) (path string, add func(lines ...string)) {
 // TestCluster follows a fault from a line of a log to the API server and back, with a
 // kill -9 of the agent in between.
 func TestCluster(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	path, add := appLog(t)
 	a := newClusterAgent(t, apiServer.Server(t), "--rules-dir", writeRules(t, clusterRules), "--log", "app=file:"+path)
 	a.Start()
@@ -180,7 +179,7 @@ func TestCluster(t *testing.T) {
 		`kernosis_conditions_pending{node="` + a.node + `"} 0`,
 		`kernosis_condition{node="` + a.node + `",status="True",type="AppBroken"} 1`,
 	} {
-		await.UntilShown(t, fmt.Sprintf("%q in the metrics", line), 30*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, fmt.Sprintf("%q in the metrics", line), 30*time.Second, func() (bool, string) {
 			_, metrics := get(t, a.Log.URL(t)+"/metrics")
 			return strings.Contains(metrics, "\n"+line), metrics
 		})
@@ -218,10 +217,10 @@ func TestCluster(t *testing.T) {
 // Meanwhile real OOM kills continue, and the agent is killed and restarted: each kill is reported
 // once.
 func TestClusterAwayInAStorm(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	t.Parallel() // first, because a test that waits for its turn must not hold the kernel lock
 	needKernel(t)
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(5*time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(5*time.Minute))
 	defer cancel()
 	path, add := appLog(t)
 	server := kubetest.New(t, kubetest.Options{}) // its own server, because the test stops it

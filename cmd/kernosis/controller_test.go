@@ -18,10 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestControllerConfiguration(t *testing.T) {
@@ -87,7 +85,7 @@ func TestControllerConfiguration(t *testing.T) {
 type controllerProcess struct {
 	*exec.Cmd
 	metrics, health string
-	log             logbuffer.Buffer
+	log             testenv.LogBuffer
 }
 
 func startController(t *testing.T, kubeconfig, namespace string, more ...string) *controllerProcess {
@@ -123,7 +121,7 @@ func startProgram(t *testing.T, program, kubeconfig, namespace string, more ...s
 // Two processes, with only the rights that the documentation names: one works; when it is killed, the
 // other takes over, and later shuts down cleanly.
 func TestControllerProcesses(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := kubetest.New(t, kubetest.Options{})
 	client, namespace, node := server.Client(), server.Namespace(t), server.Node(t)
 	server.ServiceAccount(t, namespace, "controller", kubetest.ControllerRoles(t, repository)...)
@@ -148,7 +146,7 @@ func TestControllerProcesses(t *testing.T) {
 	}
 	waitFor := func(what string, ok func() bool) {
 		t.Helper()
-		await.Until(t, what, time.Minute, ok)
+		testenv.Until(t, what, time.Minute, ok)
 	}
 	scrape := func(p *controllerProcess, path string) string {
 		address := p.metrics
@@ -187,7 +185,7 @@ func TestControllerProcesses(t *testing.T) {
 	// Both serve the page of nodes. The CRDs for Diagnoses are not installed in this cluster.
 	shows := func(p *controllerProcess, want ...string) {
 		t.Helper()
-		await.UntilShown(t, fmt.Sprintf("a page with %q", want), time.Minute, func() (bool, string) {
+		testenv.UntilShown(t, fmt.Sprintf("a page with %q", want), time.Minute, func() (bool, string) {
 			_, body := getIfUp(t, "http://"+p.metrics+"/state")
 			return !slices.ContainsFunc(want, func(w string) bool { return !strings.Contains(body, w) }), body
 		})
@@ -203,7 +201,7 @@ func TestControllerProcesses(t *testing.T) {
 	}
 	waitFor("the second speaks", func() bool { return reason() == lease.ReasonUnknown })
 	// It counts a write when the answer arrives.
-	await.UntilShown(t, "the second counts one write", time.Minute, func() (bool, string) {
+	testenv.UntilShown(t, "the second counts one write", time.Minute, func() (bool, string) {
 		m := scrape(second, "metrics")
 		return strings.Contains(m, "kernosis_controller_writes_total{outcome=\"written\"} 1\n") && strings.Contains(m, "workqueue_depth"), m
 	})

@@ -19,8 +19,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller/start"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestAlertsConfiguration(t *testing.T) {
@@ -123,7 +123,7 @@ func TestControllerTakesAlerts(t *testing.T) {
 	}
 	var code int
 	var answer string
-	await.UntilShown(t, "it leads, and the API server has seen the role", time.Minute, func() (bool, string) {
+	testenv.UntilShown(t, "it leads, and the API server has seen the role", time.Minute, func() (bool, string) {
 		code, answer = post("pager")
 		return code != 0 && code != http.StatusServiceUnavailable && code != http.StatusForbidden, answer
 	})
@@ -138,7 +138,7 @@ func TestControllerTakesAlerts(t *testing.T) {
 	if err := objects.Status().Patch(t.Context(), d, client.RawPatch(types.MergePatchType, []byte(`{"status":{"verdict":{"reason":"LockHeld"}}}`))); err != nil {
 		t.Error(err)
 	}
-	await.UntilShown(t, "the page of nodes has it", time.Minute, func() (bool, string) {
+	testenv.UntilShown(t, "the page of nodes has it", time.Minute, func() (bool, string) {
 		_, page := getIfUp(t, "http://"+p.metrics+"/state")
 		return strings.Contains(page, "1 running") && strings.Contains(page, "LockHeld") && strings.Contains(page, d.Name), page
 	})

@@ -14,14 +14,13 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // diagnosed runs a shipped set on a real fault.
 func diagnosed(t *testing.T, state, set string, parameters ...string) *runDocument {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(time.Minute))
 	defer cancel()
 	args := []string{"run", "--shipped", set, "--state-dir", state, "-o", "json"}
 	for _, p := range parameters {
@@ -63,7 +62,7 @@ func found(t *testing.T, d *runDocument, reason, message, path string, excluded 
 }
 
 func TestHungTaskSetOnAFrozenFilesystem(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	needKernel(t)
 	fault := &inject.FSFreeze{StateDir: t.TempDir()}
 	hang, err := fault.Start(t.Context())
@@ -89,7 +88,7 @@ func TestHungTaskSetOnAFrozenFilesystem(t *testing.T) {
 }
 
 func TestDiskErrorSetOnAReadonlyFilesystem(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	needKernel(t)
 	fault := &inject.ReadonlyFS{StateDir: t.TempDir()}
 	agenttest.Injected(t, fault.Start(t.Context()))
@@ -108,7 +107,7 @@ func TestDiskErrorSetOnFailedWrites(t *testing.T) {
 	device, dir := fault.Device()
 	var d *runDocument
 	// The kernel logs ten errors in five seconds for all disks, and drops the rest for good.
-	await.Until(t, "enough failed requests are in the kernel's log", 20*time.Second, func() bool {
+	testenv.Until(t, "enough failed requests are in the kernel's log", 20*time.Second, func() bool {
 		for range 4 {
 			if _, ioErr, err := fault.Fail(); ioErr == nil || err != nil {
 				t.Fatal(ioErr, err)

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // slowSet returns a set with two operations that ask the server. The second one may be slow.
@@ -56,7 +56,7 @@ func TestAnInterruptedRunGoesOn(t *testing.T) {
 	}
 	select {
 	case <-waits:
-	case <-time.After(await.Within(time.Minute)):
+	case <-time.After(testenv.Within(time.Minute)):
 		t.Error("the second operation does not begin")
 	}
 	code, _, refused := diagnoseCommand(t.Context(), "run", "-f", path, "--id", "d2", "--state-dir", state)

@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // growEnv makes the test binary a process that leaks memory.
@@ -41,7 +40,7 @@ func grow() {
 }
 
 func TestOOMKillSetOnALeak(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	needKernel(t)
 	layout, err := operation.HostAt("/", nil).FS.CgroupLayout()
 	if err != nil {
@@ -59,7 +58,7 @@ func TestOOMKillSetOnALeak(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		await.Until(t, "the cgroup can be removed", 20*time.Second, func() bool { return os.Remove(mount+group) == nil })
+		testenv.Until(t, "the cgroup can be removed", 20*time.Second, func() bool { return os.Remove(mount+group) == nil })
 	})
 	const limit = 600 << 20 // more than grow takes, so nothing is killed
 	if err := os.WriteFile(filepath.Join(mount+group, file), []byte(strconv.Itoa(limit)), 0); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // ownNodeEnv marks a test that runs as the first process of a node of its own.
@@ -99,7 +99,7 @@ func connect(t *testing.T, to string) error {
 }
 
 func TestProbeFailureSet(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	if !inOwnNode(t) {
 		return
 	}

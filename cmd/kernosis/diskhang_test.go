@@ -20,9 +20,8 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // hangRules report an OOM kill in one cgroup as a condition, and log lines as Events.
@@ -50,7 +49,7 @@ type hangTest struct {
 // writes until one has to wait for the device.
 func onDisksThatHang(t *testing.T, test func(*testing.T, *hangTest)) {
 	t.Helper()
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	t.Parallel()
 	needKernel(t)
 	const size = 64 << 20
@@ -92,7 +91,7 @@ func (h *hangTest) timed(what string, since time.Time) {
 	h.t.Helper()
 	took := time.Since(since)
 	h.t.Logf("%s after %v", what, took.Round(10*time.Millisecond))
-	if took > await.Within(reportedWithin) {
+	if took > testenv.Within(reportedWithin) {
 		h.t.Errorf("%s after %v, want at most %v", what, took, reportedWithin)
 	}
 }
@@ -118,7 +117,7 @@ func (h *hangTest) killsReported(want int) {
 // answer requests a page from the agent, which has to answer at once.
 func (h *hangTest) answer(page string) (status int, body string) {
 	h.t.Helper()
-	client := &http.Client{Timeout: await.Within(reportedWithin)}
+	client := &http.Client{Timeout: testenv.Within(reportedWithin)}
 	res, err := client.Get(h.Log.URL(h.t) + page)
 	if err != nil {
 		h.t.Fatal(err)
@@ -337,7 +336,7 @@ func startsWhileItHangs(t *testing.T, h *hangTest) {
 // An agent that starts while it can't write its state still reads it: a condition stays True, and log
 // lines of the downtime are reported once.
 func TestTheStateDiskIsReadOnlyAtTheStart(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	t.Parallel()
 	needKernel(t)
 	disk := disklab.NewExt4(t, 64<<20)

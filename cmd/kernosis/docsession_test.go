@@ -19,10 +19,8 @@ import (
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // docListen is the agent's address in the documentation.
@@ -46,7 +44,7 @@ type docSession struct {
 	env    []string
 
 	stdin io.Writer
-	out   logbuffer.Buffer
+	out   testenv.LogBuffer
 	read  int               // of out
 	code  int               // of the last command
 	runs  map[string]string // names of runs, by their names on the page
@@ -59,7 +57,7 @@ type docSession struct {
 type docProcess struct {
 	statement docStatement
 	cmd       *exec.Cmd
-	out       logbuffer.Buffer
+	out       testenv.LogBuffer
 	used      map[int]bool // lines that a page has shown
 }
 
@@ -76,8 +74,8 @@ func newDocSession(t *testing.T) *docSession {
 			t.Fatal(err)
 		}
 	}
-	testprogram.Write(t, filepath.Join(bin, "sudo"), "#!/bin/sh\nexec \"$@\"\n")
-	testprogram.Write(t, filepath.Join(bin, "journalctl"), "#!/bin/sh\ncat <<'END'\n"+docJournal+"END\n")
+	testenv.WriteProgram(t, filepath.Join(bin, "sudo"), "#!/bin/sh\nexec \"$@\"\n")
+	testenv.WriteProgram(t, filepath.Join(bin, "journalctl"), "#!/bin/sh\ncat <<'END'\n"+docJournal+"END\n")
 	write(t, s.root, "new-lines-only.yaml", "logs: [{plugin: kmsg, lookback: 0s}]\n")
 	s.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
 	t.Cleanup(s.close)
@@ -235,7 +233,7 @@ func (s *docSession) startAgent(statement docStatement) {
 	s.t.Helper()
 	s.stopAgent()
 	s.agent = s.beside(statement)
-	await.UntilShown(s.t, "the agent is ready", 30*time.Second, func() (bool, string) {
+	testenv.UntilShown(s.t, "the agent is ready", 30*time.Second, func() (bool, string) {
 		resp, err := http.Get("http://" + s.listen + "/readyz")
 		if err != nil {
 			return false, fmt.Sprintf("%v\n%s", err, s.agent.out.String())

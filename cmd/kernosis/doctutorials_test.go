@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // docTutorial is a page whose commands are run in order.
@@ -85,7 +85,7 @@ const maxDocLeft = 15
 
 // Commands on pages that can run on one machine work, and print what the pages show.
 func TestTutorialsOfDocs(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	listed := docCommandsLeft()
 	if len(listed) > maxDocLeft {
 		t.Errorf("%d reasons to leave out commands, more than %d", len(listed), maxDocLeft)

@@ -21,12 +21,9 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
-	"github.com/kernosis/kernosis/vmtest/testall"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // beKernosis makes the test binary act as the real command.
@@ -52,7 +49,7 @@ func TestMain(m *testing.M) {
 
 func newAgent(t testing.TB, args ...string) *agenttest.Agent {
 	t.Helper()
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 	a := agenttest.New(t, os.Args[0], args...)
 	a.Env = []string{beKernosis + "=1"}
 	return a
@@ -78,7 +75,7 @@ func needKernel(t testing.TB) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: loads programs and provokes real faults")
 	}
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 }
 
 // kills returns the PIDs of the victims in a cgroup, in the order of entries.
@@ -96,7 +93,7 @@ func kills(entries []journal.Entry, cgroup string) []uint32 {
 // sixth.
 func TestOOMKillsAcrossKillOfTheAgent(t *testing.T) {
 	needKernel(t)
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(2*time.Minute))
 	defer cancel()
 	p := newAgent(t)
 	p.Start()
@@ -206,7 +203,7 @@ func TestOOMKillOfAChildNamesIt(t *testing.T) {
 
 // A hang that outlasts a kill -9 of the agent is one problem, and clears.
 func TestHungTaskAcrossKillOfTheAgent(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	needKernel(t)
 	p := newAgent(t, "--hung-task-after", "2s")
 	p.Start()
@@ -258,7 +255,7 @@ func TestHungTaskAcrossKillOfTheAgent(t *testing.T) {
 // New rules take effect without a restart; invalid ones are refused and the
 // running ones stay.
 func TestRulesAreReloaded(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	needKernel(t)
 	dir := t.TempDir()
 	rule := func(reason string) string {
@@ -365,16 +362,16 @@ func TestWithoutPrivilege(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testprogram.Write(t, binary, string(raw))
+	testenv.WriteProgram(t, binary, string(raw))
 	cmd := exec.Command(binary, "run", "-o", "json", "--state-dir", filepath.Join(dir, "state"), "--listen", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), beKernosis+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	cmd.Stdout = io.Discard
 	var stderr agenttest.Log
-	process.RunUntilEnd(t, cmd, &stderr.Buffer)
+	process.RunUntilEnd(t, cmd, &stderr.LogBuffer)
 	url := stderr.URL(t)
 	// It serves before its sources have reported their state.
-	await.UntilShown(t, "a blind source in the metrics", 20*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "a blind source in the metrics", 20*time.Second, func() (bool, string) {
 		status, body := get(t, url+"/metrics")
 		return status == http.StatusOK && strings.Contains(body, `kernosis_source_up{stem="oomkill"} 0`), fmt.Sprintf("%d\n%s", status, body)
 	})
@@ -393,7 +390,7 @@ func TestHealthAndMetrics(t *testing.T) {
 	p.Start()
 	p.WaitSources(0)
 	url := p.Log.URL(t)
-	await.UntilShown(t, "it is ready", 10*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "it is ready", 10*time.Second, func() (bool, string) {
 		status, body := get(t, url+"/readyz")
 		return status == http.StatusOK, fmt.Sprintf("%d %s", status, body)
 	})

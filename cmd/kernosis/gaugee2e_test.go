@@ -13,13 +13,13 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // A filesystem that runs out of inodes is reported, and resolved when files are deleted. Gauges read
 // in between are not journaled.
 func TestInodesRunOut(t *testing.T) {
-	testall.Only(t) // two beats of 30 s
+	testenv.OnlyInTestAll(t) // two beats of 30 s
 	t.Parallel()
 	needKernel(t) // before the disk is attached, and until it is detached
 	disk := disklab.NewExt4(t, 16<<20, "-N", "256")

@@ -14,7 +14,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/collector/logs/journald"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // systemd is a folder of commands that record how they were called. The file "since" has what
@@ -78,7 +78,7 @@ const (
 )
 
 func TestHealthCheckerHTTP(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	healthy := server(t, map[string]int{"/healthz": 200, "/livez": 200})
 	failing := server(t, map[string]int{"/healthz": 500, "/livez": 503})
 	older := server(t, map[string]int{"/healthz": 200})
@@ -198,7 +198,7 @@ func TestHealthCheckerServiceThatNeverStarted(t *testing.T) {
 }
 
 func TestHealthCheckerLogPattern(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	const bad = "PLEG is not healthy: pleg was last seen active 3m0s ago"
 	dir := writeJournal(t,
 		journalEntry{50 * time.Minute, "kubelet", "kubelet.service", bad}, // before the start

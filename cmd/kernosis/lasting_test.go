@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 const (
@@ -41,7 +41,7 @@ func rulesText(conditions []string, rules string) string {
 // A rule added by a reload reports lasting states, which were reported once before. Other rules do not
 // report them again, and a restart changes nothing.
 func TestNewRulesReportWhatLasts(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	needKernel(t)
 	dir := t.TempDir()
 	write := func(text string) {

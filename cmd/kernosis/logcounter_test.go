@@ -13,11 +13,11 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestLogCounterJournal(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	needUptime(t, 10*time.Minute)
 	const started, stopped = "Started kubelet.service - Kubernetes kubelet.", "Stopping kubelet.service - Kubernetes kubelet..."
 	dir := writeJournal(t,

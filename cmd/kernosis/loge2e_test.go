@@ -16,8 +16,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // rotatedLog is a log that is written to and rotated by rename.
@@ -224,14 +223,14 @@ rules:
 
 // A real kill that both the BPF program and the kernel's log report is one problem.
 func TestOneProblemOfRealKills(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	needKernel(t)
 	if f, err := os.Open("/dev/kmsg"); err != nil {
 		t.Skipf("the kernel's log can't be read here: %v", err)
 	} else if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(2*time.Minute))
 	defer cancel()
 	p := newAgent(t, "--rules-dir", writeRules(t, oomFaultRules))
 	p.Start()

@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/reporter/journal"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // TestMuteEditsTheFile: comments stay, expired mutes are removed, a mute of the same group is
@@ -160,7 +160,7 @@ func TestMuteForAnAgent(t *testing.T) {
 // TestMutesFromAConfigMap: mutes follow the swap of a mounted ConfigMap; with an invalid file
 // the previous ones stay in force, also across a restart.
 func TestMutesFromAConfigMap(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	dir := t.TempDir()
 	n := 0
 	// As kubelet does: a new directory, and one rename of the link to it.

@@ -18,9 +18,8 @@ import (
 	"github.com/kernosis/kernosis/collector/logs/journald"
 	"github.com/kernosis/kernosis/collector/plugin"
 	"github.com/kernosis/kernosis/reporter/journal"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 const (
@@ -48,7 +47,7 @@ const (
 // TestAgentInPlaceOfNPD starts the agent with the command line of node-problem-detector, and
 // reads its endpoints as those of node-problem-detector are read.
 func TestAgentInPlaceOfNPD(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	dir := t.TempDir()
 	file := func(name, content string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
@@ -77,7 +76,7 @@ func TestAgentInPlaceOfNPD(t *testing.T) {
 	want := func(what string, ok func(metrics string, conditions map[string]string) bool) {
 		t.Helper()
 		conditions := map[string]string{}
-		await.UntilShown(t, what, 30*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, what, 30*time.Second, func() (bool, string) {
 			_, body := get(t, metricsURL)
 			_, text := get(t, statusURL[1]+"/conditions")
 			var list []struct{ Type, Status, Transition, Reason, Message string }
@@ -142,7 +141,7 @@ func TestAgentInPlaceOfNPD(t *testing.T) {
 
 // The shipped counters read the journal of the host that --host-root names.
 func TestAgentCountsInHostsJournal(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	needUptime(t, 10*time.Minute)
 	const waiting = "unregister_netdevice: waiting for eth0 to become free. Usage count = 1"
 	root := hostWithJournal(t, journald.Folder, journalEntry{3 * time.Minute, "kernel", "", waiting},

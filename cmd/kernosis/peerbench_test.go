@@ -14,8 +14,8 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // peerProgram is the node-problem-detector that "make bench" builds, and peerModule the folder of its
@@ -31,7 +31,7 @@ const (
 // the last of these minutes.
 func BenchmarkPeers(b *testing.B) {
 	needKernel(b)
-	kernellock.HoldFor(b)
+	testenv.HoldKernel(b)
 	if _, err := os.Stat(peerProgram); err != nil {
 		b.Skip("no node-problem-detector (make bench builds it): ", err)
 	}

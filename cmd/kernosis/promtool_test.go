@@ -13,8 +13,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/agent"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // checkExposition checks a metrics page with promtool. Metrics named kernosis_ must cause no
@@ -41,7 +40,7 @@ func checkExposition(t *testing.T, program, text string) {
 // awaitMetrics returns a page once it has all families.
 func awaitMetrics(t *testing.T, url string, families ...string) (text string) {
 	t.Helper()
-	await.UntilShown(t, "metrics", 30*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "metrics", 30*time.Second, func() (bool, string) {
 		_, text = getIfUp(t, url)
 		missing := slices.DeleteFunc(slices.Clone(families), func(name string) bool {
 			return strings.Contains(text, "\n"+name+"{") || strings.Contains(text, "\n"+name+" ")
@@ -54,7 +53,7 @@ func awaitMetrics(t *testing.T, url string, families ...string) (text string) {
 // TestExposition checks with promtool the metrics of an agent that has sources of every
 // kind and a cluster, and those of the controller.
 func TestExposition(t *testing.T) {
-	program, server := testprogram.Find(t, "promtool"), apiServer.Server(t)
+	program, server := testenv.FindProgram(t, "promtool"), apiServer.Server(t)
 	dir, err := os.MkdirTemp("/tmp", "kernosis-metrics-") //nolint:usetesting // t.TempDir's may be too long for a socket
 	if err != nil {
 		t.Fatal(err)

@@ -16,8 +16,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // command runs a command of kernosis in this process.
@@ -38,10 +37,10 @@ func command(t *testing.T, args ...string) (code int, stdout string) {
 // TestReplayReportsWhatTheAgentReported replays the journal of a real run with faults (as
 // root), a mute, kill -9 and a restart: all transitions are as recorded.
 func TestReplayReportsWhatTheAgentReported(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	root := os.Geteuid() == 0
 	p := newAgent(t)
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(2*time.Minute))
 	defer cancel()
 	if !root {
 		p.Args = append(p.Args, "--pin-root", "")

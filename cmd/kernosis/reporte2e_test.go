@@ -16,8 +16,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // reported returns the reports of a condition, as "True Reason: message".
@@ -54,7 +53,7 @@ func postReport(t *testing.T, socket, text string) (int, string) {
 // TestProblemDaemon follows the life of a third-party problem daemon, with a kill -9 of the agent in
 // between.
 func TestProblemDaemon(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	t.Parallel()
 	dir, err := os.MkdirTemp("/tmp", "kernosis-reports-") //nolint:usetesting // t.TempDir's may be too long for a socket
 	if err != nil {
@@ -79,7 +78,7 @@ reports:
 	p.Start()
 	url := p.Log.URL(t)
 	c, err := client.New(socket, client.Source{
-		Name: "gpu-monitor", Heartbeat: time.Second, ValidFor: await.Within(5 * time.Second), Gather: 10 * time.Millisecond,
+		Name: "gpu-monitor", Heartbeat: time.Second, ValidFor: testenv.Within(5 * time.Second), Gather: 10 * time.Millisecond,
 		Conditions: []client.Condition{{Type: "GPUUnhealthy", Status: client.False}},
 	})
 	if err != nil {
@@ -145,7 +144,7 @@ reports:
 	taken := c.Stats().Reports
 	p.Kill()
 	p.Start()
-	await.UntilShown(t, "the daemon reports again", 30*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "the daemon reports again", 30*time.Second, func() (bool, string) {
 		s := c.Stats()
 		return s.Reports >= taken+2, fmt.Sprintf("%+v", s)
 	})

@@ -8,7 +8,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/deploy/monitoring"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The committed alerts are those of the shipped rules, and lint has no findings on them.
@@ -37,7 +37,7 @@ func TestAlertsWithoutAController(t *testing.T) {
 
 // Rules of a folder, and of node-problem-detector's files, get alerts too.
 func TestAlertsOfOtherRules(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		t.Helper()

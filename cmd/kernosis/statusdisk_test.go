@@ -14,9 +14,8 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/events"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // hungState returns a state folder of node n7 whose disk does not answer.
@@ -26,7 +25,7 @@ func hungState(t *testing.T) (dir string, disk *disklab.HungFiles) {
 	if err := os.WriteFile(filepath.Join(dir, events.StateFile), []byte(`{"node":"n7"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	j, err := journal.Open(filepath.Join(dir, agent.JournalDir), journal.Options{Patience: await.Within(time.Minute)}) // a busy disk syncs late
+	j, err := journal.Open(filepath.Join(dir, agent.JournalDir), journal.Options{Patience: testenv.Within(time.Minute)}) // a busy disk syncs late
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,14 +51,14 @@ func TestStatusWhileTheDiskHangs(t *testing.T) {
 			if !strings.Contains(text, "state folder: "+dir+" does not answer") {
 				t.Errorf("%s: %s", name, text)
 			}
-		case <-time.After(await.Within(20 * time.Second)):
+		case <-time.After(testenv.Within(20 * time.Second)):
 			t.Errorf("%s waits for the disk", name)
 		}
 	}
 }
 
 func TestWhyWhileTheDiskHangs(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	dir, _ := hungState(t)
 	none := filepath.Join(t.TempDir(), "none")
 	refuses := write(t, t.TempDir(), "kubeconfig", `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}],
@@ -78,14 +77,14 @@ clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]}`)
 			if err == nil || !strings.Contains(err.Error(), dir+" does not answer: does its disk hang?") || !strings.Contains(err.Error(), api) {
 				t.Error(err)
 			}
-		case <-time.After(await.Within(time.Minute)):
+		case <-time.After(testenv.Within(time.Minute)):
 			t.Errorf("it waits for the disk: %q", api)
 		}
 	}
 }
 
 func TestBundleWhileTheDiskHangs(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	dir, _ := hungState(t)
 	archive := filepath.Join(t.TempDir(), "a.tar.gz")
 	out := make(chan string, 1)
@@ -101,7 +100,7 @@ func TestBundleWhileTheDiskHangs(t *testing.T) {
 				t.Errorf("nothing of %s in %s; %s", name, lacks, text)
 			}
 		}
-	case <-time.After(await.Within(time.Minute)):
+	case <-time.After(testenv.Within(time.Minute)):
 		t.Error("it waits for the disk")
 	}
 }
@@ -133,11 +132,11 @@ func TestTopWhileTheDiskHangs(t *testing.T) {
 		case "its context":
 			cancel()
 		default:
-			await.UntilShown(t, "what does not answer", 20*time.Second, func() (bool, string) {
+			testenv.UntilShown(t, "what does not answer", 20*time.Second, func() (bool, string) {
 				return strings.Contains(seen.String(), "does not answer"), seen.String()
 			})
 			disk.Release()
-			await.UntilShown(t, "what answers", 20*time.Second, func() (bool, string) {
+			testenv.UntilShown(t, "what answers", 20*time.Second, func() (bool, string) {
 				all := strings.Split(seen.String(), "\x1b[H")
 				return !strings.Contains(all[len(all)-1], "does not answer") && len(all) > 2, seen.String()
 			})
@@ -148,7 +147,7 @@ func TestTopWhileTheDiskHangs(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(await.Within(20 * time.Second)):
+		case <-time.After(testenv.Within(20 * time.Second)):
 			t.Errorf("%s does not end it", by)
 		}
 		if by != "" && strings.Contains(seen.String(), "q quits") {

@@ -11,14 +11,13 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/cmd/kernosis/status"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // status reads what a real agent serves and writes, with no flag but the state folder.
 func TestStatusOfAnAgent(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	address := kubetest.FreeAddress(t)
 	p := newAgent(t, "--listen", address)
 	root := os.Geteuid() == 0
@@ -28,7 +27,7 @@ func TestStatusOfAnAgent(t *testing.T) {
 	p.Start()
 	var s status.State
 	code := 0
-	await.UntilShown(t, "a state that says all", 60*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "a state that says all", 60*time.Second, func() (bool, string) {
 		var out string
 		code, out = command(t, "status", "--state-dir", p.State, "-o", "json")
 		if err := json.Unmarshal([]byte(out), &s); err != nil {

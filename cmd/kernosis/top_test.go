@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // openTerminal returns a terminal, and the other end, which a person uses.
@@ -78,7 +78,7 @@ func TestTopOnATerminal(t *testing.T) {
 		top := &top{access: agentAccess{stateDir: t.TempDir(), endpoint: "127.0.0.1:1"}, interval: minInterval, in: terminal, out: terminal, err: terminal}
 		ended := make(chan error, 1)
 		go func() { ended <- top.run(t.Context()) }()
-		await.UntilShown(t, "two drawings", 20*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, "two drawings", 20*time.Second, func() (bool, string) {
 			return strings.Count(seen.String(), "every 200ms; q quits") >= 2, seen.String()
 		})
 		if _, err := person.WriteString("x" + key); err != nil {
@@ -89,10 +89,10 @@ func TestTopOnATerminal(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(await.Within(20 * time.Second)):
+		case <-time.After(testenv.Within(20 * time.Second)):
 			t.Fatalf("%q does not end it", key)
 		}
-		await.UntilShown(t, "the screen of before", 20*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, "the screen of before", 20*time.Second, func() (bool, string) {
 			return strings.HasSuffix(seen.String(), "\x1b[?25h\x1b[?1049l"), seen.String()
 		})
 		if text := seen.String(); !strings.HasPrefix(text, "\x1b[?1049h\x1b[?25l\x1b[Hnode ") || !strings.Contains(text, "no agent is running") {

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // A real kill is announced on the stream, and shown on the page.
 func TestTheAgentsPage(t *testing.T) {
 	needKernel(t)
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(time.Minute))
 	defer cancel()
 	p := newAgent(t, "--listen", "127.0.0.1:0")
 	p.Start()

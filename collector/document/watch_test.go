@@ -11,12 +11,10 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/document"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
-func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
+func TestMain(m *testing.M) { os.Exit(testenv.CheckLeaks(m.Run)) }
 
 // watch runs Watch until the test ends and returns a channel of its calls.
 func watch(t *testing.T, dir string) <-chan struct{} {
@@ -44,7 +42,7 @@ func wait(t *testing.T, changed <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-changed:
-	case <-time.After(await.Within(20 * time.Second)):
+	case <-time.After(testenv.Within(20 * time.Second)):
 		t.Fatal("the change was not noticed")
 	}
 }
@@ -121,7 +119,7 @@ func TestWatchNoDirectory(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "absent")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		var logs logbuffer.Buffer
+		var logs testenv.LogBuffer
 		changed, done := make(chan struct{}), make(chan struct{})
 		began := time.Now()
 		go func() {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestParseKernelStack(t *testing.T) {
@@ -94,7 +94,7 @@ func TestWaitingTaskOfTheKernel(t *testing.T) {
 		_, _ = unix.Read(int(r.Fd()), make([]byte, 1)) // blocking: Fd removed it from the poller
 	}()
 	reader, f := <-tid, FS{}
-	await.Until(t, "the reader sleeps", 10*time.Second, func() bool {
+	testenv.Until(t, "the reader sleeps", 10*time.Second, func() bool {
 		stat, err := f.Stat(reader)
 		if err != nil {
 			t.Fatal(err)

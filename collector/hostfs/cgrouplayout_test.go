@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestFromCgroupRoot(t *testing.T) {
@@ -64,7 +64,7 @@ func TestProcCgroupsInContainer(t *testing.T) {
 		}
 		t.Cleanup(func() {
 			// A process that was waited for may still count for a moment.
-			await.Until(t, "the control group can be removed", 20*time.Second, func() bool { return os.Remove(layout.Unified+path) == nil })
+			testenv.Until(t, "the control group can be removed", 20*time.Second, func() bool { return os.Remove(layout.Unified+path) == nil })
 		})
 	}
 	start := func(path string, unshare uintptr, cmd *exec.Cmd) {

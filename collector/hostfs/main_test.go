@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(leakcheck.Run(m.Run))
+	os.Exit(testenv.CheckLeaks(m.Run))
 }
 
 // fixtures are the trees in testdata, by kernel and layout.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestRedact(t *testing.T) {
@@ -141,7 +141,7 @@ func TestCommandLinesHaveNoSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
-	await.Until(t, "the command line", 10*time.Second, func() bool {
+	testenv.Until(t, "the command line", 10*time.Second, func() bool {
 		text, err := New("/").Cmdline(cmd.Process.Pid)
 		if strings.Contains(text, "hunter2") {
 			t.Fatalf("it has the secret: %s", text)

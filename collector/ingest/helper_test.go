@@ -15,7 +15,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/ingest/client"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // asClient makes this binary the client, for tests that need one of another user.
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	if socket := os.Getenv(asClient); socket != "" {
 		os.Exit(postAsChild(socket))
 	}
-	os.Exit(leakcheck.Run(m.Run))
+	os.Exit(testenv.CheckLeaks(m.Run))
 }
 
 // reported collects what an intake emits.

@@ -19,8 +19,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/ingest/client"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // folder returns a folder with a short path that other users may enter.
@@ -78,7 +77,7 @@ func binaryForAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(folder(t), "client")
-	testprogram.Write(t, path, string(raw))
+	testenv.WriteProgram(t, path, string(raw))
 	old := os.Args[0]
 	os.Args[0] = path
 	t.Cleanup(func() { os.Args[0] = old })
@@ -188,7 +187,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	await.UntilShown(t, "3 are refused", 10*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "3 are refused", 10*time.Second, func() (bool, string) {
 		n := testutil.ToFloat64(s.Metrics())
 		return n == 3, strconv.FormatFloat(n, 'f', 0, 64)
 	})

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // TestAutomatonAgreesWithNaive compares it with a search for each text, over an alphabet so small
@@ -88,7 +88,7 @@ func TestAutomatonOfEveryByte(t *testing.T) {
 // TestAutomatonIsBounded checks that many long literals are shortened instead of taking more
 // memory, and that the maximum number of patterns results in an automaton or an error.
 func TestAutomatonIsBounded(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	r := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // repeatable
 	for _, tt := range []struct {
 		owners, each int

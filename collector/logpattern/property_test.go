@@ -9,14 +9,14 @@ import (
 	"testing"
 
 	"github.com/kernosis/kernosis/collector/logpattern"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // TestAgreesWithNaive compares a Matcher with the naive one: random patterns of every kind on
 // random lines, over an alphabet with all special cases: both cases, the runes with case variants
 // outside ASCII, invalid UTF-8, newlines inside lines.
 func TestAgreesWithNaive(t *testing.T) {
-	rounds := testall.Cases(t, 4000)
+	rounds := testenv.Cases(t, 4000)
 	matched, sets := 0, 0
 	for round := range rounds {
 		r := rand.New(rand.NewPCG(1, uint64(round))) //nolint:gosec // repeatable

@@ -13,9 +13,8 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // exceptionTrace is the setting for whether the kernel prints crashes.
@@ -53,7 +52,7 @@ func TestRealCrashForgesNothing(t *testing.T) {
 		{"XFS (loop0): Un", "mounting Filesystem"},
 	} {
 		dir := t.TempDir()
-		testprogram.Write(t, filepath.Join(dir, as.file), string(fault.CrashProgram()))
+		testenv.WriteProgram(t, filepath.Join(dir, as.file), string(fault.CrashProgram()))
 		path := filepath.Join(dir, as.file)
 		if as.name != as.file {
 			path = filepath.Join(dir, as.name)
@@ -77,7 +76,7 @@ func TestRealCrashForgesNothing(t *testing.T) {
 // most ten crashes of the whole machine in five seconds.
 func crashed(t *testing.T, rec *recorder, path string) (found *event.Event) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(patience))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(patience))
 	defer cancel()
 	var pids []string
 	started := time.Time{}

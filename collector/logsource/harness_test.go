@@ -14,11 +14,10 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/collector/logs"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
-func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
+func TestMain(m *testing.M) { os.Exit(testenv.CheckLeaks(m.Run)) }
 
 // patience is how long anything may take on a busy machine.
 const patience = 30 * time.Second
@@ -107,7 +106,7 @@ func (r *recorder) until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	look := time.NewTicker(5 * time.Millisecond) // for conditions that change without an event
 	defer look.Stop()
-	for deadline := time.After(await.Within(patience)); !ok(); {
+	for deadline := time.After(testenv.Within(patience)); !ok(); {
 		select {
 		case <-r.news:
 		case <-look.C:

@@ -13,9 +13,8 @@ import (
 
 	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // With mostBridges the lock is held for longer than any machine should need.
@@ -25,7 +24,7 @@ const mostBridges = 5000
 // abandoned in time, one that does not need it is answered, and no more threads than allowed are
 // abandoned.
 func TestRTNLIsHeld(t *testing.T) {
-	testall.Only(t) // other tests of this machine wait for the lock as well
+	testenv.OnlyInTestAll(t) // other tests of this machine wait for the lock as well
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to make network devices")
 	}
@@ -69,10 +68,10 @@ func TestRTNLIsHeld(t *testing.T) {
 		t.Errorf("%d threads were left behind", behind)
 	}
 	// Opening, the listener, the route and the device, each with twice the timeout.
-	if limit := await.Within(8 * answer); longest > limit {
+	if limit := testenv.Within(8 * answer); longest > limit {
 		t.Errorf("a look took %v, want at most %v", longest, limit)
 	}
-	await.Until(t, "the threads have returned", 20*time.Second, func() bool { return calls.Stats().Behind == 0 })
+	testenv.Until(t, "the threads have returned", 20*time.Second, func() bool { return calls.Stats().Behind == 0 })
 	v := view(t, n)
 	if r := v.RouteTo(to); !r.Known || !r.Local || r.Dev != "lo" {
 		t.Errorf("afterwards the route is %+v", r)
@@ -82,7 +81,7 @@ func TestRTNLIsHeld(t *testing.T) {
 // TestWithinNeedsNoRTNL checks that Within needs no deadline: neither entering and leaving the
 // namespace nor what is done there waits for rtnl_lock.
 func TestWithinNeedsNoRTNL(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	n := netlab.New(t)
 	n.Serve("127.0.0.1:80", netlab.Echo)
 	n.Serve("[::1]:80", netlab.Echo)
@@ -124,7 +123,7 @@ func TestWithinNeedsNoRTNL(t *testing.T) {
 	var waited time.Duration
 	v := view(t, n)
 	// The wait for the lock has to be longer than that for a CPU.
-	for bridges := 100; waited < await.Within(500*time.Millisecond); bridges *= 2 {
+	for bridges := 100; waited < testenv.Within(500*time.Millisecond); bridges *= 2 {
 		if bridges > mostBridges {
 			t.Fatalf("a question that needs the lock waited for %v only", waited)
 		}

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 const answers = time.Second
@@ -71,7 +71,7 @@ func TestSockets(t *testing.T) {
 	}
 	v := view(t, target)
 	var listens, waiting *Socket
-	await.UntilShown(t, "the bytes are on their way", answers, func() (bool, string) {
+	testenv.UntilShown(t, "the bytes are on their way", answers, func() (bool, string) {
 		listens, waiting = nil, nil
 		all, err := v.Sockets(AllStates, 80, true, func(s *Socket) {
 			kept := *s
@@ -166,7 +166,7 @@ func TestConntrack(t *testing.T) {
 func TestHome(t *testing.T) {
 	prober, target := netlab.PairIn(t, 32)
 	n := NewNamespaces(hostfs.New("/"), answers)
-	end := time.Now().Add(await.Within(10 * time.Second))
+	end := time.Now().Add(testenv.Within(10 * time.Second))
 	if h := n.Home(netip.MustParseAddr("10.97.32.2"), end); h.Inode != target.Inode || !h.Whole {
 		t.Errorf("found %+v, want %d", h, target.Inode)
 	}

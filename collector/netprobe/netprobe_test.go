@@ -18,11 +18,11 @@ import (
 	"google.golang.org/grpc"
 	pb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
-func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
+func TestMain(m *testing.M) { os.Exit(testenv.CheckLeaks(m.Run)) }
 
 // plenty is longer than any probe of these tests takes.
 const plenty = 20 * time.Second

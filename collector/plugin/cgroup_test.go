@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/process"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // parent returns a control group for a test's groups.
@@ -25,7 +24,7 @@ func parent(t *testing.T) string {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Skipf("no control group may be made here: %v", err)
 	}
-	t.Cleanup(func() { await.Until(t, "end of the group", patience, func() bool { return os.Remove(dir) == nil }) })
+	t.Cleanup(func() { testenv.Until(t, "end of the group", patience, func() bool { return os.Remove(dir) == nil }) })
 	if _, err := os.Stat(filepath.Join(dir, "cgroup.kill")); err != nil {
 		t.Skip("cgroup.kill is of Linux 5.14")
 	}
@@ -33,7 +32,7 @@ func parent(t *testing.T) string {
 }
 
 func TestControlGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
-	dir, mark := parent(t), testprogram.NewMark(t)
+	dir, mark := parent(t), testenv.MarkProcesses(t)
 	path, args := self(t, "escape")
 	results := make(chan Result, 1)
 	stop := run(t, Config{
@@ -42,7 +41,7 @@ func TestControlGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
 	if r := <-results; r.Status != OK || r.Message != "escaped" {
 		t.Errorf("%+v", r)
 	}
-	await.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
+	testenv.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
 	if _, err := os.Stat(filepath.Join(dir, "kernosis-check-a_b__", "0")); err != nil {
 		t.Error(err)
 	}
@@ -53,12 +52,12 @@ func TestControlGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
 }
 
 func TestProcessesOfACheckAreBounded(t *testing.T) {
-	dir, mark := parent(t), testprogram.NewMark(t)
+	dir, mark := parent(t), testenv.MarkProcesses(t)
 	results := make(chan Result, 1)
 	run(t, Config{
 		Name: "t", Spread: 1, InvokeInterval: time.Hour, Timeout: patience, Cgroup: dir, MaxProcesses: 50,
 		// Each in a session of its own, outside the process group.
-		Checks: []Check{{Name: "bomb", Path: testprogram.Script(t, "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); setsid sleep 1000 & done; wait")}},
+		Checks: []Check{{Name: "bomb", Path: testenv.Script(t, "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); setsid sleep 1000 & done; wait")}},
 	}, results)
 	r := <-results
 	if r.Status != Unknown || r.Duration > patience/2 {
@@ -67,18 +66,18 @@ func TestProcessesOfACheckAreBounded(t *testing.T) {
 	if counted := !hasPids(dir); counted && !errors.Is(r.Err, process.ErrProcesses) {
 		t.Errorf("error %v, want %v", r.Err, process.ErrProcesses)
 	}
-	await.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
+	testenv.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
 }
 
 // TestControlGroupIsUsedAgain also reuses one in which processes had to be killed.
 func TestControlGroupIsUsedAgain(t *testing.T) {
-	dir, mark := parent(t), testprogram.NewMark(t)
+	dir, mark := parent(t), testenv.MarkProcesses(t)
 	path, args := self(t, "escape")
 	results := make(chan Result, 1)
 	stop := run(t, Config{
 		Name: "again", Spread: 1, InvokeInterval: 50 * time.Millisecond, Timeout: patience, Cgroup: dir,
 		Checks: []Check{
-			{Name: "plain", Path: testprogram.Script(t, "echo fine")},
+			{Name: "plain", Path: testenv.Script(t, "echo fine")},
 			{Name: "escape", Path: path, Args: args},
 		},
 	}, results)
@@ -91,7 +90,7 @@ func TestControlGroupIsUsedAgain(t *testing.T) {
 		seen[r.Check]++
 	}
 	stop()
-	await.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
+	testenv.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
 	if left, _ := filepath.Glob(dir + "/kernosis-*"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestDefaults(t *testing.T) {
-	path := testprogram.Script(t, "exit 0")
+	path := testenv.Script(t, "exit 0")
 	c, err := Config{Name: "t", Checks: []Check{{Name: "a", Path: path}, {Name: "b", Path: path, Timeout: time.Second, InvokeInterval: time.Minute}}}.normal()
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func TestMistakesNameTheirField(t *testing.T) {
 	if err := os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	good := testprogram.Script(t, "exit 0")
+	good := testenv.Script(t, "exit 0")
 	_, err := New(Config{
 		InvokeInterval: -time.Second, Timeout: -1, MaxOutputLength: -1, Concurrency: -3,
 		Checks: []Check{

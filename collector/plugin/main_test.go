@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/process"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // patience is how long anything may take on a busy machine.
@@ -25,7 +24,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "test-program" {
 		os.Exit(testProgram(os.Args[2], os.Args[3:]))
 	}
-	os.Exit(leakcheck.Run(m.Run))
+	os.Exit(testenv.CheckLeaks(m.Run))
 }
 
 // testProgram is for programs that can't be shell scripts.
@@ -86,7 +85,7 @@ func initProgram(check string) int {
 			return 1
 		}
 	}
-	deadline := time.Now().Add(await.Within(patience))
+	deadline := time.Now().Add(testenv.Within(patience))
 	for len(zombies()) > 0 {
 		if time.Now().After(deadline) {
 			fmt.Println("zombies are left")

@@ -12,27 +12,26 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/process"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestProgramDiesWithTheAgent(t *testing.T) {
-	mark := testprogram.NewMark(t)
-	path, args := self(t, "agent", testprogram.Script(t, "exec sleep 1000"))
+	mark := testenv.MarkProcesses(t)
+	path, args := self(t, "agent", testenv.Script(t, "exec sleep 1000"))
 	agent := exec.Command(path, args...)
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "start of the check", patience, func() bool { return mark.Count() == 2 })
+	testenv.Until(t, "start of the check", patience, func() bool { return mark.Count() == 2 })
 	if err := agent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = agent.Wait()
-	await.Until(t, "end of the check", patience, func() bool { return mark.Count() == 0 })
+	testenv.Until(t, "end of the check", patience, func() bool { return mark.Count() == 0 })
 }
 
 func TestOrphansAreWaitedFor(t *testing.T) {
-	path, args := self(t, "init", testprogram.Script(t, "for i in 1 2 3 4 5; do (sleep 0.01 & ) ; done\nexit 0"))
+	path, args := self(t, "init", testenv.Script(t, "for i in 1 2 3 4 5; do (sleep 0.01 & ) ; done\nexit 0"))
 	t.Run("by a subreaper", func(t *testing.T) {
 		if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
@@ -70,19 +69,19 @@ func TestUnkillable(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		set("freezer.state", "THAWED")
-		await.Until(t, "end of the group", patience, func() bool { return os.Remove(dir) == nil })
+		testenv.Until(t, "end of the group", patience, func() bool { return os.Remove(dir) == nil })
 	})
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	// Only the first run hangs.
-	check := testprogram.Script(t, "[ -e "+pidFile+" ] && echo again && exit 0\necho $$ >"+pidFile+".new\nmv "+pidFile+".new "+pidFile+"\nexec sleep 1000")
+	check := testenv.Script(t, "[ -e "+pidFile+" ] && echo again && exit 0\necho $$ >"+pidFile+".new\nmv "+pidFile+".new "+pidFile+"\nexec sleep 1000")
 	results := make(chan Result, 1000)
 	cfg := Config{
 		Name: "t", Spread: 1, InvokeInterval: 20 * time.Millisecond, Concurrency: 1, Timeout: 5 * time.Second, MaxOutputLength: 200,
-		Checks: []Check{{Name: "frozen", Path: check}, {Name: "other", Path: testprogram.Script(t, "exit 0")}},
+		Checks: []Check{{Name: "frozen", Path: check}, {Name: "other", Path: testenv.Script(t, "exit 0")}},
 	}
 	stop := run(t, cfg, results)
 	var pid string
-	await.Until(t, "pid", patience, func() bool {
+	testenv.Until(t, "pid", patience, func() bool {
 		b, err := os.ReadFile(pidFile)
 		pid = strings.TrimSpace(string(b))
 		return err == nil
@@ -91,7 +90,7 @@ func TestUnkillable(t *testing.T) {
 	set("freezer.state", "FROZEN")
 	want := func(check string, ok func(Result) bool) {
 		t.Helper()
-		deadline := time.After(await.Within(patience))
+		deadline := time.After(testenv.Within(patience))
 		for {
 			select {
 			case r := <-results:

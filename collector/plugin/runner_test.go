@@ -18,8 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kernosis/kernosis/collector/process"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // run runs a Runner until stop is called.
@@ -44,7 +43,7 @@ func run(t *testing.T, cfg Config, results chan<- Result) (stop func()) {
 			if err != nil {
 				t.Errorf("Run: %v", err)
 			}
-		case <-time.After(await.Within(patience)):
+		case <-time.After(testenv.Within(patience)):
 			t.Error("Run does not end")
 		}
 	})
@@ -63,7 +62,7 @@ func first(t *testing.T, cfg Config) Result {
 	select {
 	case r := <-results:
 		return r
-	case <-time.After(await.Within(patience)):
+	case <-time.After(testenv.Within(patience)):
 		t.Fatal("no result")
 		return Result{}
 	}
@@ -90,7 +89,7 @@ func TestResults(t *testing.T) {
 		{"stderr", "echo debug >&2; echo fine", Result{Status: OK, Message: "fine", Stderr: "debug"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := first(t, Config{Checks: []Check{{Path: testprogram.Script(t, c.body)}}})
+			got := first(t, Config{Checks: []Check{{Path: testenv.Script(t, c.body)}}})
 			if got.Duration <= 0 {
 				t.Errorf("duration %v", got.Duration)
 			}
@@ -103,7 +102,7 @@ func TestResults(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	check := Check{Path: testprogram.Script(t, `printf '<%s>' "$@"`), Args: []string{"--a=b c", "$HOME", ""}}
+	check := Check{Path: testenv.Script(t, `printf '<%s>' "$@"`), Args: []string{"--a=b c", "$HOME", ""}}
 	if got := first(t, Config{Checks: []Check{check}}); got.Message != "<--a=b c><$HOME><>" {
 		t.Errorf("message %q", got.Message)
 	}
@@ -111,7 +110,7 @@ func TestArguments(t *testing.T) {
 
 func TestTimeLimit(t *testing.T) {
 	// The timeout starts at the fork: the shell has to start within it.
-	check := Check{Path: testprogram.Script(t, "echo so far; sleep 1000"), Timeout: await.Within(2 * time.Second)}
+	check := Check{Path: testenv.Script(t, "echo so far; sleep 1000"), Timeout: testenv.Within(2 * time.Second)}
 	got := first(t, Config{Timeout: patience, MaxOutputLength: 400, Checks: []Check{check}})
 	want := fmt.Sprintf("Timeout when running plugin %q: state - signal: killed. output - \"so far\"", check.Path)
 	if got.Status != Unknown || !errors.Is(got.Err, process.ErrTimeout) || got.Message != want {
@@ -130,7 +129,7 @@ func TestMessageIsBoundedInBytes(t *testing.T) {
 
 // TestPathChangesWhileRunning replaces a program by files that can't be run.
 func TestPathChangesWhileRunning(t *testing.T) {
-	path := testprogram.Script(t, "echo here")
+	path := testenv.Script(t, "echo here")
 	results := make(chan Result, 1000)
 	run(t, Config{
 		Name: "t", Spread: 1, InvokeInterval: 10 * time.Millisecond, MaxOutputLength: 300,
@@ -138,7 +137,7 @@ func TestPathChangesWhileRunning(t *testing.T) {
 	}, results)
 	want := func(ok func(Result) bool) {
 		t.Helper()
-		deadline := time.After(await.Within(patience))
+		deadline := time.After(testenv.Within(patience))
 		for {
 			select {
 			case r := <-results:
@@ -153,7 +152,7 @@ func TestPathChangesWhileRunning(t *testing.T) {
 	put := func(content string, mode os.FileMode) {
 		t.Helper()
 		_ = os.RemoveAll(path)
-		testprogram.Write(t, path, content)
+		testenv.WriteProgram(t, path, content)
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +187,7 @@ func TestConcurrency(t *testing.T) {
 	for i := range 6 {
 		name := fmt.Sprint("c", i)
 		cfg.Checks = append(cfg.Checks, Check{
-			Name: name, Path: testprogram.Script(t, `echo "+ $1" >>`+log+"\nsleep 0.05\n"+`echo "- $1" >>`+log), Args: []string{name},
+			Name: name, Path: testenv.Script(t, `echo "+ $1" >>`+log+"\nsleep 0.05\n"+`echo "- $1" >>`+log), Args: []string{name},
 		})
 	}
 	results := make(chan Result, 1000)
@@ -231,7 +230,7 @@ func TestConcurrency(t *testing.T) {
 
 func TestFirstRunsAreSpread(t *testing.T) {
 	cfg := Config{Name: "t", InvokeInterval: time.Minute}
-	path := testprogram.Script(t, "exit 0")
+	path := testenv.Script(t, "exit 0")
 	for i := range 4 {
 		cfg.Checks = append(cfg.Checks, Check{Name: strconv.Itoa(i), Path: path})
 	}
@@ -268,7 +267,7 @@ func TestMissedRunsAreLeftOut(t *testing.T) {
 }
 
 func TestHandleIsCalledByOneAtATime(t *testing.T) {
-	path := testprogram.Script(t, "exit 0")
+	path := testenv.Script(t, "exit 0")
 	cfg := Config{Name: "t", Spread: 1, InvokeInterval: time.Millisecond}
 	for i := range 3 {
 		cfg.Checks = append(cfg.Checks, Check{Name: strconv.Itoa(i), Path: path})

@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestReaderHasTheNodesPodsAlone(t *testing.T) {
@@ -34,7 +34,7 @@ func TestReaderHasTheNodesPodsAlone(t *testing.T) {
 		}
 	}
 	// The server's cache may be a moment behind.
-	await.Until(t, "the pod is listed", time.Minute, func() bool {
+	testenv.Until(t, "the pod is listed", time.Minute, func() bool {
 		list, err := r.All(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +103,7 @@ func TestPodBuiltins(t *testing.T) {
 		}
 		return out.Results
 	}
-	await.Until(t, "the cache has the status", time.Minute, func() bool { return run("pod-detail", map[string]string{"podUID": string(pod.UID)})["restarts"] == "3" })
+	testenv.Until(t, "the cache has the status", time.Minute, func() bool { return run("pod-detail", map[string]string{"podUID": string(pod.UID)})["restarts"] == "3" })
 	named := map[string]string{"podNamespace": ns, "podName": "db-0", "podUID": string(pod.UID)}
 	if got := run("pod-detail", named); got["conditions"] != "Ready=False ContainersNotReady" || got["containers"] != "main waiting CrashLoopBackOff restarts=3" || got["labels"] != "app=db-0" || got["node"] != node {
 		t.Errorf("%v", got)

@@ -10,13 +10,13 @@ import (
 	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var cluster kubetest.Shared
 
 func TestMain(m *testing.M) {
-	os.Exit(leakcheck.Run(func() int { return cluster.Run(m) }))
+	os.Exit(testenv.CheckLeaks(func() int { return cluster.Run(m) }))
 }
 
 // A pod from a file gets the defaults that the API server fills in.

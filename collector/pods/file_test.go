@@ -13,7 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 const onePod = `apiVersion: v1
@@ -132,12 +132,12 @@ func TestAFileIsFollowed(t *testing.T) {
 	run(t, f)
 	reported := func(what string) func() bool { return func() bool { return strings.Contains(log.String(), what) } }
 	named := func(what string) func() bool { return func() bool { return got.names() == what } }
-	await.Until(t, "report of the missing file", soon, reported("no such file"))
+	testenv.Until(t, "report of the missing file", soon, reported("no such file"))
 
 	write(t, path, []byte(onePod))
-	await.Until(t, "the file is read", soon, named("shop/web-0"))
+	testenv.Until(t, "the file is read", soon, named("shop/web-0"))
 	write(t, path, []byte(strings.Replace(onePod, "livenessProbe", "livnessProbe", 1)))
-	await.Until(t, "report of the mistake", soon, reported("livnessProbe"))
+	testenv.Until(t, "report of the mistake", soon, reported("livnessProbe"))
 	if got.names() != "shop/web-0" || !strings.Contains(log.String(), "keeping the last known ones") {
 		t.Errorf("%s, %s", got.names(), log.String())
 	}
@@ -146,7 +146,7 @@ func TestAFileIsFollowed(t *testing.T) {
 	if err := os.Rename(filepath.Join(dir, "new"), path); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "the other is read", soon, named("shop/web-1"))
+	testenv.Until(t, "the other is read", soon, named("shop/web-1"))
 	if !strings.Contains(log.String(), "read again") {
 		t.Error("that it is good again is not reported")
 	}
@@ -155,19 +155,19 @@ func TestAFileIsFollowed(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "second report of the missing file", soon, func() bool { return strings.Count(log.String(), "no such file") == 2 })
+	testenv.Until(t, "second report of the missing file", soon, func() bool { return strings.Count(log.String(), "no such file") == 2 })
 	if got.names() != "shop/web-1" || got.count() != sets {
 		t.Errorf("%s, %d sets more", got.names(), got.count()-sets)
 	}
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "a pipe is refused", soon, reported("not a regular file"))
+	testenv.Until(t, "a pipe is refused", soon, reported("not a regular file"))
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	write(t, path, make([]byte, 4<<20+1))
-	await.Until(t, "a large file is refused", soon, reported("larger than"))
+	testenv.Until(t, "a large file is refused", soon, reported("larger than"))
 	if f.Figures().Pods != 1 || f.Figures().Reads != 2 || f.Figures().Failures < 4 {
 		t.Errorf("%+v", f.Figures())
 	}
@@ -180,7 +180,7 @@ func TestAFileThatIsBeingWritten(t *testing.T) {
 	var got sets
 	f := pods.NewFile(path, got.take, nil)
 	run(t, f)
-	await.Until(t, "the file is read", soon, func() bool { return got.names() == "shop/web-0" })
+	testenv.Until(t, "the file is read", soon, func() bool { return got.names() == "shop/web-0" })
 	w, err := os.Create(path) // empty: no pods
 	if err != nil {
 		t.Fatal(err)
@@ -189,7 +189,7 @@ func TestAFileThatIsBeingWritten(t *testing.T) {
 		fmt.Fprintf(w, "%s---\n", strings.Replace(onePod, "web-0", fmt.Sprint("web-", i), 1))
 	}
 	w.Close()
-	await.Until(t, "all of it is read", soon, func() bool { return got.names() == "shop/web-0 shop/web-1 shop/web-2" })
+	testenv.Until(t, "all of it is read", soon, func() bool { return got.names() == "shop/web-0 shop/web-1 shop/web-2" })
 	if got.count() != 2 {
 		t.Errorf("%d sets, want 2", got.count())
 	}

@@ -29,8 +29,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // sets records the sets of pods received.
@@ -66,7 +65,7 @@ func (s *sets) names() string {
 }
 
 // text is a log that several goroutines write to.
-type text struct{ logbuffer.Buffer }
+type text struct{ testenv.LogBuffer }
 
 func (l *text) log() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
@@ -179,7 +178,7 @@ func TestPodsOfKubelet(t *testing.T) {
 	}
 	src.SetEvery(5 * time.Millisecond)
 	run(t, src)
-	await.Until(t, "two pods", soon, func() bool { return got.names() == "shop/web-0 shop/web-1" })
+	testenv.Until(t, "two pods", soon, func() bool { return got.names() == "shop/web-0 shop/web-1" })
 	p := got.all[0][0]
 	if c := p.Containers[0]; p.UID != "uid-web-0" || c.ID != "containerd://web-0" || c.Liveness == nil || c.Liveness.Port != 8080 || c.Liveness.Path != "/healthz" || p.Addresses[0].String() != "10.0.0.7" || p.Active {
 		t.Errorf("%+v", p)
@@ -187,20 +186,20 @@ func TestPodsOfKubelet(t *testing.T) {
 
 	renewed := "second"
 	k.token.Store(&renewed)
-	await.Until(t, "report of the old token", soon, func() bool { return strings.Contains(log.String(), "401 Unauthorized") })
+	testenv.Until(t, "report of the old token", soon, func() bool { return strings.Contains(log.String(), "401 Unauthorized") })
 	write(t, filepath.Join(dir, "token"), []byte("second"))
-	await.Until(t, "the new token works", soon, func() bool { return strings.Contains(log.String(), "read again") })
+	testenv.Until(t, "the new token works", soon, func() bool { return strings.Contains(log.String(), "read again") })
 
 	bad := []byte(`{"kind":"PodList","items":[{"metadata":{"name":"web-0"`)
 	before := got.count()
 	k.body.Store(&bad)
-	await.Until(t, "report of the cut answer", soon, func() bool { return strings.Contains(log.String(), "unexpected EOF") })
+	testenv.Until(t, "report of the cut answer", soon, func() bool { return strings.Contains(log.String(), "unexpected EOF") })
 	if got.names() != "shop/web-0 shop/web-1" {
 		t.Errorf("%s after an answer that could not be read", got.names())
 	}
 	good := list(t, "web-1")
 	k.body.Store(&good)
-	await.Until(t, "one pod", soon, func() bool { return got.count() > before && got.names() == "shop/web-1" })
+	testenv.Until(t, "one pod", soon, func() bool { return got.count() > before && got.names() == "shop/web-1" })
 	f := src.Figures()
 	if f.Failures == 0 || f.Reads == 0 || f.Pods != 1 || f.At == 0 {
 		t.Errorf("%+v", f)
@@ -343,12 +342,12 @@ func TestAskedSoon(t *testing.T) {
 	}
 	src.SetEvery(time.Hour)
 	run(t, src)
-	await.Until(t, "asked once", soon, func() bool { return got.count() == 1 })
+	testenv.Until(t, "asked once", soon, func() bool { return got.count() == 1 })
 	began := *k.last.Load()
 	for range 100 {
 		src.Ask()
 	}
-	await.Until(t, "asked again", soon, func() bool { return got.count() >= 2 })
+	testenv.Until(t, "asked again", soon, func() bool { return got.count() >= 2 })
 	if took := k.last.Load().Sub(began); took < 500*time.Millisecond {
 		t.Errorf("asked again after %s", took)
 	}
@@ -366,7 +365,7 @@ func TestABrokenPod(t *testing.T) {
 	}
 	src.SetEvery(5 * time.Millisecond)
 	run(t, src)
-	await.Until(t, "several reads", soon, func() bool { return got.count() > 3 })
+	testenv.Until(t, "several reads", soon, func() bool { return got.count() > 3 })
 	if got.names() != "shop/web-0 shop/web-1" || src.Figures().Faulty != 1 {
 		t.Errorf("%s, %+v", got.names(), src.Figures())
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Events as kubelet writes them, for this pod and for others, from the API server.
@@ -43,7 +43,7 @@ func TestUnhealthy(t *testing.T) {
 
 	l := &pods.Events{Client: server.Client()}
 	// The server's cache may be a moment behind.
-	await.UntilShown(t, "2 events", 30*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "2 events", 30*time.Second, func() (bool, string) {
 		list, err := l.Unhealthy(t.Context(), ns, string(pod.UID))
 		if err != nil {
 			t.Fatal(err)

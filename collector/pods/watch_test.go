@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/kernosis/kernosis/collector/pods"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func watch(t *testing.T, node string) *pods.Watch {
@@ -39,7 +39,7 @@ func runWatch(t *testing.T, c pods.WatchConfig) *pods.Watch {
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	await.Until(t, "all pods are seen", time.Minute, func() bool { return w.Known(time.Now()) })
+	testenv.Until(t, "all pods are seen", time.Minute, func() bool { return w.Known(time.Now()) })
 	return w
 }
 
@@ -60,18 +60,18 @@ func TestPodsOfTheNode(t *testing.T) {
 	elsewhere := server.Pod(t, ns, "elsewhere", other)
 	after := server.Pod(t, ns, "after", node)
 	known := func(p *corev1.Pod) bool { _, ok := w.Pod(string(p.UID)); return ok }
-	await.Until(t, "the new pod is known", time.Minute, func() bool { return known(after) })
+	testenv.Until(t, "the new pod is known", time.Minute, func() bool { return known(after) })
 	if known(elsewhere) {
 		t.Error("a pod of another node is known")
 	}
 
 	server.DeletePod(t, ns, "after")
-	await.Until(t, "the deletion is seen", time.Minute, func() bool { return w.Gone() == 1 })
+	testenv.Until(t, "the deletion is seen", time.Minute, func() bool { return w.Gone() == 1 })
 	if !known(after) {
 		t.Error("a pod is forgotten as soon as it is deleted")
 	}
 	again := server.Pod(t, ns, "after", node)
-	await.Until(t, "the pod of the same name is known", time.Minute, func() bool { return known(again) })
+	testenv.Until(t, "the pod of the same name is known", time.Minute, func() bool { return known(again) })
 	if !known(after) {
 		t.Error("the pod of the same name took its place")
 	}
@@ -96,12 +96,12 @@ func TestKnownNeedsAWatch(t *testing.T) {
 	}
 	road.close()
 	for of, w := range watches {
-		await.Until(t, "pods are unknown without a watch: "+of, 10*time.Second, func() bool { return !w.Known(time.Now()) })
+		testenv.Until(t, "pods are unknown without a watch: "+of, 10*time.Second, func() bool { return !w.Known(time.Now()) })
 	}
 	newer := server.Pod(t, ns, "newer", node)
 	road.open()
 	for of, w := range watches {
-		await.Until(t, "pods are known again: "+of, 2*time.Minute, func() bool { return w.Known(time.Now()) })
+		testenv.Until(t, "pods are known again: "+of, 2*time.Minute, func() bool { return w.Known(time.Now()) })
 		if _, ok := w.Pod(string(newer.UID)); !ok {
 			t.Errorf("%s: all are known but the newest", of)
 		}
@@ -199,9 +199,9 @@ func TestForgedMirrors(t *testing.T) {
 	}
 	isVictim("while it is there")
 	server.DeletePod(t, ns, victim.Name)
-	await.Until(t, "the deletion is seen", time.Minute, func() bool { return w.Gone() == 1 })
+	testenv.Until(t, "the deletion is seen", time.Minute, func() bool { return w.Gone() == 1 })
 	isVictim("deleted")
 	server.DeletePod(t, theirs, "forged-0")
-	await.Until(t, "that deletion is seen", time.Minute, func() bool { return w.Gone() == 2 })
+	testenv.Until(t, "that deletion is seen", time.Minute, func() bool { return w.Gone() == 2 })
 	isVictim("deleted, and one of the others after it")
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/collector/probe"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Complete pods are passed once for each change, trimmed, and are known as with metadata.
@@ -51,7 +51,7 @@ func TestWholePods(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-ended })
 	hears := func(want ...string) {
 		t.Helper()
-		await.Until(t, "the report", time.Minute, func() bool {
+		testenv.Until(t, "the report", time.Minute, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return len(reported) >= len(want)
@@ -74,7 +74,7 @@ func TestWholePods(t *testing.T) {
 	hears("changed before main 10.1.2.3")
 	server.DeletePod(t, ns, "before")
 	// The beginning of its deletion is a separate change.
-	await.Until(t, "report of the end", time.Minute, func() bool {
+	testenv.Until(t, "report of the end", time.Minute, func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(reported) > 0 && reported[len(reported)-1] == "gone before main 10.1.2.3"
@@ -142,7 +142,7 @@ func TestForgedMirrorsOfWholePods(t *testing.T) {
 		t.Helper()
 		// Once this pod was passed on, all earlier changes were too.
 		last := server.Pod(t, ns, "last-"+strings.ReplaceAll(when, " ", "-"), node)
-		await.Until(t, "the last pod", time.Minute, func() bool {
+		testenv.Until(t, "the last pod", time.Minute, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return known[string(last.UID)] != ""
@@ -155,7 +155,7 @@ func TestForgedMirrorsOfWholePods(t *testing.T) {
 	}
 	check("at first")
 	// Creation times are in whole seconds.
-	await.Until(t, "the next second", time.Minute, func() bool { return time.Now().Unix() > victim.CreationTimestamp.Unix()+1 })
+	testenv.Until(t, "the next second", time.Minute, func() bool { return time.Now().Unix() > victim.CreationTimestamp.Unix()+1 })
 	forge(theirs, "forged", string(victim.UID))
 	forge(theirs, "forged-static", hash)
 	check("forged")

@@ -15,10 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // parent returns a control group for a test's groups.
@@ -32,7 +30,7 @@ func parent(t *testing.T) string {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Skipf("no control group may be made here: %v", err)
 	}
-	t.Cleanup(func() { await.Until(t, "end of the group", patience, func() bool { return os.Remove(dir) == nil }) })
+	t.Cleanup(func() { testenv.Until(t, "end of the group", patience, func() bool { return os.Remove(dir) == nil }) })
 	return dir
 }
 
@@ -46,7 +44,7 @@ func TestControlGroupThatCannotBeEntered(t *testing.T) {
 	var log bytes.Buffer
 	g := &Group{of: &Groups{log: slog.New(slog.NewTextHandler(&log, nil))}, dir: dir.Name(), fd: int(dir.Fd())}
 	for range 2 {
-		p := Program{Path: testprogram.Script(t, "echo ran"), Timeout: patience, Group: g}
+		p := Program{Path: testenv.Script(t, "echo ran"), Timeout: patience, Group: g}
 		if o := p.Run(t.Context()); o.Err != nil || string(o.Stdout) != "ran\n" {
 			t.Errorf("%v %q", o.Err, o.Stdout)
 		}
@@ -54,7 +52,7 @@ func TestControlGroupThatCannotBeEntered(t *testing.T) {
 	if n := strings.Count(log.String(), "programs run without a control group"); n != 1 || !strings.Contains(log.String(), "bad file descriptor") {
 		t.Errorf("log: %s", log.String())
 	}
-	p := Program{Path: testprogram.Script(t, "echo ran"), Timeout: patience, Strict: true, Group: &Group{of: g.of, fd: g.fd}}
+	p := Program{Path: testenv.Script(t, "echo ran"), Timeout: patience, Strict: true, Group: &Group{of: g.of, fd: g.fd}}
 	if o := p.Run(t.Context()); o.Err == nil || o.Stdout != nil {
 		t.Errorf("it ran without its group: %v %q", o.Err, o.Stdout)
 	}
@@ -93,7 +91,7 @@ func member(t *testing.T, s *Groups, name string) *Group {
 func TestGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
 	for _, singly := range []bool{false, true} {
 		t.Run(fmt.Sprint("singly ", singly), func(t *testing.T) {
-			s, mark := groups(t, Limits{Processes: 100}), testprogram.NewMark(t)
+			s, mark := groups(t, Limits{Processes: 100}), testenv.MarkProcesses(t)
 			g := member(t, s, "a")
 			if singly {
 				if err := unix.Access(filepath.Join(g.dir, "cgroup.freeze"), unix.W_OK); err != nil {
@@ -107,7 +105,7 @@ func TestGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
 				if o := p.Run(t.Context()); o.Err != nil || string(o.Stdout) != "escaped\n" {
 					t.Errorf("%v %q", o.Err, o.Stdout)
 				}
-				await.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
+				testenv.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
 			}
 			g.Close()
 			g.Close()
@@ -120,19 +118,19 @@ func TestGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
 
 // TestForkBombIsKilledSingly checks that processes that fork while they are killed don't escape.
 func TestForkBombIsKilledSingly(t *testing.T) {
-	s, mark := groups(t, Limits{Processes: 60}), testprogram.NewMark(t)
+	s, mark := groups(t, Limits{Processes: 60}), testenv.MarkProcesses(t)
 	g := member(t, s, "a")
 	s.singly = true
-	p := Program{Path: testprogram.Script(t, "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); setsid sleep 1000 & done; wait"), Timeout: patience, Group: g}
+	p := Program{Path: testenv.Script(t, "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); setsid sleep 1000 & done; wait"), Timeout: patience, Group: g}
 	if o := p.Run(t.Context()); g.counted && !errors.Is(o.Err, ErrProcesses) {
 		t.Errorf("%v", o.Err)
 	}
-	await.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
+	testenv.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
 }
 
 // TestLateKillSparesTheNextRun: an unkillable process ends while another run uses the group.
 func TestLateKillSparesTheNextRun(t *testing.T) {
-	kernellock.HoldFor(t) // others would detect the hung task
+	testenv.HoldKernel(t) // others would detect the hung task
 	g, dir, disk := member(t, groups(t, Limits{Processes: 100}), "a"), t.TempDir(), disklab.NewExt4(t, 8<<20)
 	began, pipe := filepath.Join(dir, "began"), filepath.Join(dir, "pipe")
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
@@ -145,12 +143,12 @@ func TestLateKillSparesTheNextRun(t *testing.T) {
 	defer line.Close()
 
 	thaw := disk.Freeze()
-	p := Program{Path: testprogram.Script(t, "echo >"+began+"\n: >"+disk.Dir+"/file"), Group: g}
+	p := Program{Path: testenv.Script(t, "echo >"+began+"\n: >"+disk.Dir+"/file"), Group: g}
 	stuck, err := p.start()
 	if err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "hang", patience, func() bool {
+	testenv.Until(t, "hang", patience, func() bool {
 		_, err := os.Stat(began)
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", stuck.cmd.Process.Pid))
 		return err == nil && bytes.Contains(stat, []byte(") D "))
@@ -162,7 +160,7 @@ func TestLateKillSparesTheNextRun(t *testing.T) {
 		t.Fatal(first.Err)
 	}
 
-	p = Program{Path: testprogram.Script(t, "read _ <"+pipe), Group: g}
+	p = Program{Path: testenv.Script(t, "read _ <"+pipe), Group: g}
 	next, err := p.start()
 	if err != nil {
 		t.Fatal(err)
@@ -178,17 +176,17 @@ func TestLateKillSparesTheNextRun(t *testing.T) {
 }
 
 func TestWhatAKilledAgentLeftIsKilled(t *testing.T) {
-	dir, mark := filepath.Join(parent(t), "set"), testprogram.NewMark(t)
+	dir, mark := filepath.Join(parent(t), "set"), testenv.MarkProcesses(t)
 	old, err := OpenGroups(dir, Limits{Processes: 10}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Program{Path: testprogram.Script(t, "sleep 1000 >/dev/null 2>&1"), Timeout: patience, Group: member(t, old, "2")}
+	p := Program{Path: testenv.Script(t, "sleep 1000 >/dev/null 2>&1"), Timeout: patience, Group: member(t, old, "2")}
 	left, err := p.start()
 	if err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "start", patience, func() bool { return mark.Count() == 2 })
+	testenv.Until(t, "start", patience, func() bool { return mark.Count() == 2 })
 	again, err := OpenGroups(dir, Limits{Processes: 10}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +195,7 @@ func TestWhatAKilledAgentLeftIsKilled(t *testing.T) {
 	_ = left.cmd.Wait()
 	left.stdout.close()
 	left.stderr.close()
-	await.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
+	testenv.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
 	old.Close()
 	again.Close()
 }

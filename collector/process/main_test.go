@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // patience is how long anything may take on a busy machine.
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "test-program" {
 		os.Exit(testProgram(os.Args[2], os.Args[3:]))
 	}
-	os.Exit(leakcheck.Run(m.Run))
+	os.Exit(testenv.CheckLeaks(m.Run))
 }
 
 // testProgram is for programs that can't be shell scripts.

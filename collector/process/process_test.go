@@ -12,8 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestTimeLimitKillsTheWholeGroup(t *testing.T) {
@@ -33,8 +32,8 @@ func TestTimeLimitKillsTheWholeGroup(t *testing.T) {
 		{"each child forks again", "f() { n=$1; while [ $n -gt 0 ]; do n=$((n-1)); ( f $n ) & done; sleep 1000; }\nf 6", soon},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			mark := testprogram.NewMark(t)
-			p := Program{Path: testprogram.Script(t, "echo begun\n"+c.body), Timeout: c.limit}
+			mark := testenv.MarkProcesses(t)
+			p := Program{Path: testenv.Script(t, "echo begun\n"+c.body), Timeout: c.limit}
 			o := p.Run(t.Context())
 			if !errors.Is(o.Err, ErrTimeout) || errors.Is(o.Err, ErrStuck) {
 				t.Errorf("error %v, want %v", o.Err, ErrTimeout)
@@ -45,14 +44,14 @@ func TestTimeLimitKillsTheWholeGroup(t *testing.T) {
 			if c.limit == later && string(o.Stdout) != "begun\n" {
 				t.Errorf("output %q", o.Stdout)
 			}
-			await.Until(t, "end of all its processes", patience, func() bool { return mark.Count() == 0 })
+			testenv.Until(t, "end of all its processes", patience, func() bool { return mark.Count() == 0 })
 		})
 	}
 }
 
 func TestGroupIsKilledAfterTheProgramsOwnEnd(t *testing.T) {
-	mark := testprogram.NewMark(t)
-	p := Program{Path: testprogram.Script(t, "sleep 1000 &\necho done\nexit 1"), Timeout: patience}
+	mark := testenv.MarkProcesses(t)
+	p := Program{Path: testenv.Script(t, "sleep 1000 &\necho done\nexit 1"), Timeout: patience}
 	o := p.Run(t.Context())
 	if o.Err != nil || o.State.ExitCode() != 1 || string(o.Stdout) != "done\n" {
 		t.Errorf("%v %v %q", o.Err, o.State, o.Stdout)
@@ -60,19 +59,19 @@ func TestGroupIsKilledAfterTheProgramsOwnEnd(t *testing.T) {
 	if o.Duration > patience/2 {
 		t.Errorf("a grandchild that holds the pipe open held it up: %v", o.Duration)
 	}
-	await.Until(t, "end of the grandchild", patience, func() bool { return mark.Count() == 0 })
+	testenv.Until(t, "end of the grandchild", patience, func() bool { return mark.Count() == 0 })
 }
 
 func TestOutputOfAChildThatEndsLaterIsWaitedFor(t *testing.T) {
 	// The child writes once it sees that its parent has ended.
-	p := Program{Path: testprogram.Script(t, "(while kill -0 $$ 2>/dev/null && ! grep -q '^State:.Z' /proc/$$/status; do :; done; echo late) &\necho early"), Timeout: patience}
+	p := Program{Path: testenv.Script(t, "(while kill -0 $$ 2>/dev/null && ! grep -q '^State:.Z' /proc/$$/status; do :; done; echo late) &\necho early"), Timeout: patience}
 	if o := p.Run(t.Context()); string(o.Stdout) != "early\nlate\n" {
 		t.Errorf("output %q", o.Stdout)
 	}
 }
 
 func TestProcessThatLeftTheGroupHoldsUpNothing(t *testing.T) {
-	mark := testprogram.NewMark(t)
+	mark := testenv.MarkProcesses(t)
 	path, args := self(t, "escape")
 	p := Program{Path: path, Args: args, Timeout: patience}
 	o := p.Run(t.Context())
@@ -106,18 +105,18 @@ func TestFloodIsCountedAndTakesNoMemory(t *testing.T) {
 }
 
 func TestContextEndsTheProgram(t *testing.T) {
-	mark := testprogram.NewMark(t)
+	mark := testenv.MarkProcesses(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	began := filepath.Join(t.TempDir(), "began")
-	p := Program{Path: testprogram.Script(t, "touch "+began+"\nsleep 1000"), Timeout: patience}
+	p := Program{Path: testenv.Script(t, "touch "+began+"\nsleep 1000"), Timeout: patience}
 	done := make(chan Outcome)
 	go func() { done <- p.Run(ctx) }()
-	await.Until(t, "start", patience, func() bool { _, err := os.Stat(began); return err == nil })
+	testenv.Until(t, "start", patience, func() bool { _, err := os.Stat(began); return err == nil })
 	cancel()
 	if o := <-done; !errors.Is(o.Err, context.Canceled) {
 		t.Errorf("error %v", o.Err)
 	}
-	await.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
+	testenv.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
 }
 
 func BenchmarkRun(b *testing.B) {
@@ -131,7 +130,7 @@ func BenchmarkRun(b *testing.B) {
 }
 
 func TestStreamsAreKeptTogetherAndApart(t *testing.T) {
-	path := testprogram.Script(t, "i=0; while [ $i -lt 500 ]; do i=$((i+1)); echo out $i; echo err $i >&2; done")
+	path := testenv.Script(t, "i=0; while [ $i -lt 500 ]; do i=$((i+1)); echo out $i; echo err $i >&2; done")
 	var stdout, stderr strings.Builder
 	for i := 1; i <= 500; i++ {
 		fmt.Fprintf(&stdout, "out %d\n", i)
@@ -166,12 +165,12 @@ func TestStreamsAreKeptTogetherAndApart(t *testing.T) {
 
 func TestConfinedProgram(t *testing.T) {
 	const look = "grep -E '^(NoNewPrivs|CapEff|CapPrm|CapAmb|Uid|Groups):' /proc/self/status | tr -s ' \\t' ' '; pwd; env | sort | tr '\\n' ' '; cat <&3"
-	file, err := os.Open(testprogram.Script(t, "content"))
+	file, err := os.Open(testenv.Script(t, "content"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	path := testprogram.Script(t, look)
+	path := testenv.Script(t, look)
 	p := Program{Path: "/bin/sh", Args: []string{path}, Timeout: patience, Confined: true, Env: []string{"A=b"}, Dir: "/", Files: []*os.File{file}}
 	if os.Geteuid() == 0 {
 		p.User = &syscall.Credential{Uid: 65534, Gid: 65533}

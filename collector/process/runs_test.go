@@ -7,10 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // TestStuckChildHoldsUpTheNextRun: a program ends, but a process that it has started can't be
@@ -18,9 +16,9 @@ import (
 func TestStuckChildHoldsUpTheNextRun(t *testing.T) {
 	for _, group := range []bool{false, true} {
 		t.Run(fmt.Sprint("control group ", group), func(t *testing.T) {
-			kernellock.HoldFor(t) // others would detect the hung task
+			testenv.HoldKernel(t) // others would detect the hung task
 			disk := disklab.NewExt4(t, 8<<20)
-			mark, p := testprogram.NewMark(t), Program{Timeout: patience}
+			mark, p := testenv.MarkProcesses(t), Program{Timeout: patience}
 			p.Path, p.Args = self(t, "leave", disk.Dir+"/file")
 			if group {
 				p.Group = member(t, groups(t, Limits{Processes: 100}), "a")
@@ -40,7 +38,7 @@ func TestStuckChildHoldsUpTheNextRun(t *testing.T) {
 				t.Errorf("%d processes are stuck, want 1", n)
 			}
 			thaw()
-			await.Until(t, "the next run", patience, func() bool { return runs.Run(t.Context(), &p).Started })
+			testenv.Until(t, "the next run", patience, func() bool { return runs.Run(t.Context(), &p).Started })
 		})
 	}
 }
@@ -58,7 +56,7 @@ func TestWhatCannotBeKilledKeepsItsGroup(t *testing.T) {
 		t.Cleanup(s.Close)
 		return s
 	}
-	kernellock.HoldFor(t) // others would detect the hung task
+	testenv.HoldKernel(t) // others would detect the hung task
 	disk, old := disklab.NewExt4(t, 8<<20), open()
 	path, args := self(t, "leave", disk.Dir+"/file")
 	thaw := disk.Freeze()
@@ -66,7 +64,7 @@ func TestWhatCannotBeKilledKeepsItsGroup(t *testing.T) {
 	if o := p.Run(t.Context()); o.Err != nil || !o.State.Success() {
 		t.Fatalf("%v, %v", o.Err, o.State)
 	}
-	p = Program{Path: testprogram.Script(t, "echo ran"), Group: member(t, open(), "a"), Timeout: patience}
+	p = Program{Path: testenv.Script(t, "echo ran"), Group: member(t, open(), "a"), Timeout: patience}
 	if o := p.Run(t.Context()); o.Err != nil || string(o.Stdout) != "ran\n" {
 		t.Errorf("the next agent's: %v, %v, %q", o.Err, o.State, o.Stdout)
 	}

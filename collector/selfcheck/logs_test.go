@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/disklab"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // looked returns the lacks of the checker's first log, or fails if the look does not end. release
@@ -21,7 +21,7 @@ func looked(t *testing.T, c *Checker, release func()) []Lack {
 	var all, lacks []Lack
 	select {
 	case all = <-done:
-	case <-time.After(await.Within(10 * time.Second)):
+	case <-time.After(testenv.Within(10 * time.Second)):
 		t.Error("the look does not end")
 		release()
 		all = <-done

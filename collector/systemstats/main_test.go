@@ -10,12 +10,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var update = flag.Bool("update", false, "write golden files")
 
-func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
+func TestMain(m *testing.M) { os.Exit(testenv.CheckLeaks(m.Run)) }
 
 // all chooses every metric, under its own name.
 func all() map[string]string {

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // values returns the exposed values by series, as written.
@@ -158,7 +158,7 @@ func procValues(t *testing.T) map[string]float64 {
 func TestWholeDisksAreThoseOfLsblk(t *testing.T) {
 	c := newCollector(t, Config{Metrics: map[string]string{}})
 	// Other tests attach and detach disks in the meantime.
-	await.UntilShown(t, "the disks that lsblk lists", 20*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "the disks that lsblk lists", 20*time.Second, func() (bool, string) {
 		out, err := exec.Command("lsblk", "--nodeps", "--noheadings", "--bytes", "--output", "KNAME,SIZE").Output()
 		if err != nil {
 			t.Skipf("lsblk: %v", err)
@@ -221,7 +221,7 @@ func TestRunReadsAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	await.Until(t, "something is read", 30*time.Second, func() bool { return strings.Contains(exposed(t, c), "l ") })
+	testenv.Until(t, "something is read", 30*time.Second, func() bool { return strings.Contains(exposed(t, c), "l ") })
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -14,8 +14,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The agent's real writes pass the policies.
@@ -53,7 +53,7 @@ func TestTheAgentsOwnWritesPass(t *testing.T) {
 	}
 	until := func(what string, ok func() bool) {
 		t.Helper()
-		await.UntilShown(t, what, 30*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, what, 30*time.Second, func() (bool, string) {
 			return ok(), fmt.Sprintf("conditions %+v, lease %+v", patcher.Stats(), keeper.Stats())
 		})
 	}

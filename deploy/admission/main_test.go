@@ -20,8 +20,8 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The names used in the policies.
@@ -151,7 +151,7 @@ func inForce(t *testing.T, server *kubetest.Server) {
 			return unbound.Status().Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(client.Merge.Type(), []byte(`{}`)), client.DryRunAll)
 		},
 	} {
-		await.UntilShown(t, what+" is in force", 30*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, what+" is in force", 30*time.Second, func() (bool, string) {
 			err := try()
 			return err != nil && strings.Contains(err.Error(), what), fmt.Sprint(err)
 		})

@@ -17,8 +17,8 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestAgentsNodes(t *testing.T) {
@@ -107,7 +107,7 @@ func TestReservedConditionsHoldUpNoOther(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { _ = p.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-	await.UntilShown(t, "the other is on the Node", 30*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "the other is on the Node", 30*time.Second, func() (bool, string) {
 		n, err := server.Client().CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)

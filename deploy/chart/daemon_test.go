@@ -15,9 +15,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The example of a sidecar: with the settings and arguments of the rendered pod, the agent reports
@@ -53,14 +52,14 @@ func TestAProblemDaemonBesideTheAgent(t *testing.T) {
 	// Nothing from this machine and no BPF programs: only the socket is tested.
 	start(t, kernosis(t, "agent", "--config="+config, "--report-socket="+run+"/report.sock", "--state-dir="+dir+"/state", "--pin-root=", "--log=none",
 		"--enable-k8s-exporter=false", "--diagnose=false", "--port="+strconv.Itoa(port), "--prometheus-port=0"))
-	program := testprogram.Build(t, "github.com/kernosis/kernosis/collector/ingest/client/example_daemon")
+	program := testenv.BuildProgram(t, "github.com/kernosis/kernosis/collector/ingest/client/example_daemon")
 	var args []string
 	for _, a := range daemon.Args {
 		args = append(args, strings.NewReplacer("/run/kernosis", run, "/scratch", dir).Replace(a))
 	}
 	start(t, exec.CommandContext(t.Context(), program, args...))
 
-	await.UntilShown(t, "the condition of the daemon", time.Minute, func() (bool, string) {
+	testenv.UntilShown(t, "the condition of the daemon", time.Minute, func() (bool, string) {
 		got := conditionAt(t.Context(), port, "ScratchFull")
 		return got == "True" || got == "False", strconv.Quote(got)
 	})

@@ -8,8 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // With node-problem-detector's own configuration files and the arguments of the rendered pod, the
@@ -33,7 +33,7 @@ func TestNodeProblemDetectorsFiles(t *testing.T) {
 		t.Fatalf("arguments: %q", args)
 	}
 	start(t, kernosis(t, args...))
-	await.Until(t, "a condition of its files", time.Minute, func() bool {
+	testenv.Until(t, "a condition of its files", time.Minute, func() bool {
 		// From docker-monitor.json: no shipped rule defines it.
 		return conditionAt(t.Context(), port, "CorruptDockerOverlay2") != ""
 	})

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // annotationTypes is the annotation of the agent's Lease that lists its condition types.
@@ -66,7 +66,7 @@ func byType(n *corev1.Node) map[string]corev1.NodeCondition {
 // condition waits until a condition has a status, and returns it.
 func (c *cluster) condition(t testing.TB, kind string, status corev1.ConditionStatus, within time.Duration) (got corev1.NodeCondition) {
 	t.Helper()
-	await.UntilShown(t, fmt.Sprintf("%s %s", kind, status), within, func() (bool, string) {
+	testenv.UntilShown(t, fmt.Sprintf("%s %s", kind, status), within, func() (bool, string) {
 		got = c.conditions(t)[kind]
 		return got.Status == status, fmt.Sprintf("%+v", got)
 	})
@@ -77,7 +77,7 @@ func (c *cluster) condition(t testing.TB, kind string, status corev1.ConditionSt
 // True comes from the machine itself: the test's own faults have not started or are over.
 func (c *cluster) known(t testing.TB) {
 	t.Helper()
-	await.UntilShown(t, "conditions that are known", time.Minute, func() (bool, string) {
+	testenv.UntilShown(t, "conditions that are known", time.Minute, func() (bool, string) {
 		own, all := c.ownTypes(t), c.conditions(t)
 		var other []string
 		for _, kind := range own {

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // profile is a security profile of the agent, with its effect on how faults are reported.
@@ -79,7 +79,7 @@ func (c *cluster) faultsWith(t *testing.T, with profile) {
 		t.Parallel()
 		pod := c.Run(t, node.FaultPod(c.pods, "well", fault.None, false))
 		// This pod stays healthy while the others fail and are reported.
-		await.UntilShown(t, "failures of the others", 90*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, "failures of the others", 90*time.Second, func() (bool, string) {
 			m := c.metrics(t)
 			for _, rule := range []string{"probe-refused", "probe-connected-silent", "probe-slow"} {
 				if m.Sum("kernosis_events_occurred_total", "rule", rule) == 0 {
@@ -105,7 +105,7 @@ func (c *cluster) setMode(t testing.TB, pod *corev1.Pod, mode fault.Mode) {
 func (c *cluster) reported(t testing.TB, pod *corev1.Pod, reason string, times int, says ...string) {
 	t.Helper()
 	var last []corev1.Event
-	await.UntilShown(t, fmt.Sprintf("%s reported %d times on pod %s", reason, times, pod.Name), 90*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, fmt.Sprintf("%s reported %d times on pod %s", reason, times, pod.Name), 90*time.Second, func() (bool, string) {
 		var lines []string
 		n := 0
 		last = nil
@@ -134,7 +134,7 @@ func (c *cluster) reported(t testing.TB, pod *corev1.Pod, reason string, times i
 // onNode waits for an Event of a reason on the Node that contains a text.
 func (c *cluster) onNode(t testing.TB, reason, says string) {
 	t.Helper()
-	await.UntilShown(t, reason+" on the Node", time.Minute, func() (bool, string) {
+	testenv.UntilShown(t, reason+" on the Node", time.Minute, func() (bool, string) {
 		list, err := c.api.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{
 			FieldSelector: "involvedObject.kind=Node,involvedObject.name=" + c.Name + ",reason=" + reason,
 		})
@@ -156,7 +156,7 @@ func (c *cluster) onNode(t testing.TB, reason, says string) {
 // Diagnosis of a first error may run too early for a verdict; then that of its condition has it.
 func (c *cluster) diagnosed(t testing.TB, set, about, verdict string) {
 	t.Helper()
-	await.UntilShown(t, fmt.Sprintf("Diagnosis by %s about %s with the verdict %s", set, about, verdict), time.Minute, func() (bool, string) {
+	testenv.UntilShown(t, fmt.Sprintf("Diagnosis by %s about %s with the verdict %s", set, about, verdict), time.Minute, func() (bool, string) {
 		var list v1alpha1.DiagnosisList
 		if err := c.kinds.List(t.Context(), &list, client.InNamespace(system)); err != nil {
 			t.Fatal(err)
@@ -182,7 +182,7 @@ func (c *cluster) diagnosed(t testing.TB, set, about, verdict string) {
 // over waits until a condition has its status without a fault.
 func (c *cluster) over(t testing.TB, kind string, with profile) {
 	t.Helper()
-	await.UntilShown(t, "end of "+kind, 90*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "end of "+kind, 90*time.Second, func() (bool, string) {
 		is := c.conditions(t)[kind]
 		return slices.Contains(with.over, is.Status), fmt.Sprintf("%+v", is)
 	})

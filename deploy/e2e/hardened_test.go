@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // hardenedTable is the table of the two profiles in docs/install.md; the test checks the same
@@ -59,7 +59,7 @@ func (c *cluster) hardened(t *testing.T) {
 	}
 	// A gauge works only after its first measurement.
 	var before map[string]bool
-	await.UntilShown(t, "all sources of a privileged agent", time.Minute, func() (bool, string) {
+	testenv.UntilShown(t, "all sources of a privileged agent", time.Minute, func() (bool, string) {
 		before = c.sources(t)
 		return !slices.Contains(slices.Collect(maps.Values(before)), false), fmt.Sprint(before)
 	})
@@ -70,7 +70,7 @@ func (c *cluster) hardened(t *testing.T) {
 		t.Errorf("%s: %s", is.Reason, is.Message)
 	}
 	before["log/kmsg"] = false
-	await.UntilShown(t, "sources as before, but for the log", time.Minute, func() (bool, string) {
+	testenv.UntilShown(t, "sources as before, but for the log", time.Minute, func() (bool, string) {
 		after := c.sources(t)
 		return maps.Equal(before, after), fmt.Sprintf("%v, not %v", after, before)
 	})

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Tags of the same program, so that an upgrade is visible.
@@ -20,7 +20,7 @@ const (
 func (c *cluster) images(t *testing.T) {
 	t.Helper()
 	c.image = "kernosis/kernosis"
-	pack, program := testprogram.Build(t, "github.com/kernosis/kernosis/deploy/image"), agenttest.Program(t)
+	pack, program := testenv.BuildProgram(t, "github.com/kernosis/kernosis/deploy/image"), agenttest.Program(t)
 	for _, tag := range []string{tagOne, tagTwo} {
 		archive := filepath.Join(t.TempDir(), "image.tar")
 		out, err := exec.CommandContext(t.Context(), pack, "-name", c.image, "-version", tag, "-source", root(), "-archive", archive, program).CombinedOutput()

@@ -13,9 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // install runs helm with the chart and the test's values, and waits until it reports that
@@ -92,7 +92,7 @@ func (c *cluster) installed(t *testing.T) {
 // runs waits until each component has all its pods, all ready and without restarts.
 func (c *cluster) runs(t testing.TB) {
 	t.Helper()
-	await.UntilShown(t, "pods that are ready", time.Minute, func() (bool, string) {
+	testenv.UntilShown(t, "pods that are ready", time.Minute, func() (bool, string) {
 		agents, controllers := c.of(t, "agent"), c.of(t, "controller")
 		var said strings.Builder
 		ok := len(agents) == 1 && len(controllers) == 2
@@ -147,7 +147,7 @@ func (c *cluster) metrics(t testing.TB) kubetest.Metrics {
 	token := c.reader(t)
 	var text []byte
 	// An agent reviews only a few new tokens per second, and each reader here has its own.
-	await.UntilShown(t, "metrics", 60*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "metrics", 60*time.Second, func() (bool, string) {
 		var err error
 		text, err = c.Get(t.Context(), url, token)
 		if err != nil && !strings.Contains(err.Error(), "429 Too Many Requests") {

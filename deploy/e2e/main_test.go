@@ -19,12 +19,10 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
-	"github.com/kernosis/kernosis/vmtest/testall"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The names of the chart.
@@ -68,7 +66,7 @@ func newCluster(t *testing.T) *cluster {
 	n := machine.Node(t)
 	server := n.Server()
 	kinds := apitest.Client(t, server.Admin())
-	n.Image(t, fault.Image, testprogram.Build(t, fault.Program))
+	n.Image(t, fault.Image, testenv.BuildProgram(t, fault.Program))
 	return &cluster{
 		Node: n, api: server.Client(), kinds: kinds, config: server.Kubeconfig(t, server.Admin()),
 		helm: kubetest.Helm(t), kubect: kubetest.Kubectl(t), pods: server.Namespace(t),
@@ -78,10 +76,10 @@ func newCluster(t *testing.T) *cluster {
 // Each step starts from the state that the previous one has left, as in the life of an
 // installation.
 func TestEndToEnd(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	c := newCluster(t)
 	c.images(t)
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(c.describe())

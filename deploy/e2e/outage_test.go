@@ -8,9 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // kills counts OOM kills of one pod's children. Each must be reported once, whatever happens to
@@ -121,7 +121,7 @@ func (c *cluster) serverRestarted(t *testing.T) {
 		t.Errorf("the agent was restarted: %+v", now.Status.ContainerStatuses[0].LastTerminationState)
 	}
 	// A controller whose leadership has expired meanwhile exits and is restarted.
-	await.UntilShown(t, "ready controllers", time.Minute, func() (bool, string) {
+	testenv.UntilShown(t, "ready controllers", time.Minute, func() (bool, string) {
 		ready := 0
 		for _, p := range c.of(t, "controller") {
 			if node.Ready(&p) {

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // pins is the folder where an agent pins its programs.
@@ -49,7 +49,7 @@ func (c *cluster) uninstalled(t *testing.T) {
 		}
 	}
 	c.jobRan(t, "uninstall")
-	await.UntilShown(t, "end of all pods", time.Minute, func() (bool, string) {
+	testenv.UntilShown(t, "end of all pods", time.Minute, func() (bool, string) {
 		pods, err := c.api.CoreV1().Pods(system).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // upgraded upgrades to another image and another setting. Agents are replaced without being
@@ -20,7 +20,7 @@ func (c *cluster) upgraded(t *testing.T) {
 	before := c.lease(t)
 	c.install(t, "upgrade", "--set", "image.tag="+tagTwo, "--set", "agent.config.log-level=debug")
 	for _, component := range []string{"agent", "controller"} {
-		await.UntilShown(t, "pods of the new image alone", time.Minute, func() (bool, string) {
+		testenv.UntilShown(t, "pods of the new image alone", time.Minute, func() (bool, string) {
 			var images []string
 			ok := true
 			for _, p := range c.of(t, component) {
@@ -37,7 +37,7 @@ func (c *cluster) upgraded(t *testing.T) {
 	if events := c.series(t, k); events != 1 {
 		t.Errorf("the kills before and after are %d Events", events)
 	}
-	await.UntilShown(t, "Lease that is no longer draining", 30*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "Lease that is no longer draining", 30*time.Second, func() (bool, string) {
 		now := c.lease(t)
 		if now == nil || now.UID != before.UID {
 			t.Fatalf("the Lease was replaced: %+v", now)
@@ -61,7 +61,7 @@ func (c *cluster) series(t testing.TB, k *kills) (n int) {
 // jobRan waits for the Event that a hook's Job has completed, as Helm then deletes the Job.
 func (c *cluster) jobRan(t testing.TB, what string) {
 	t.Helper()
-	await.UntilShown(t, "Job of "+what, 30*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "Job of "+what, 30*time.Second, func() (bool, string) {
 		list, err := c.api.CoreV1().Events(system).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Job"})
 		if err != nil {
 			t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/bpf"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // As root and with the capabilities of the host, like an agent's pod, the program in the image can
@@ -27,7 +27,7 @@ func TestTheAgentsProgramsLoadInTheImage(t *testing.T) {
 	}
 	id := fmt.Sprintf("kernosis-image-%d", os.Getpid())
 	writeSpec(t, dir, id, "/usr/bin/kernosis", "features", "-o", "json")
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(time.Minute))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, runc, "--root", filepath.Join(dir, "runc"), "run", "--bundle", dir, id)
 	var out, said bytes.Buffer

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The parameters of the image under test.
@@ -79,7 +79,7 @@ func imageRoot(t *testing.T) string { return once(t, rootFolder) }
 
 func once(t *testing.T, make func() (string, error)) string {
 	t.Helper()
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	dir, err := make()
 	if err != nil {
 		t.Fatal(err)

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // find returns the path of an installed program, or skips the test.
@@ -111,7 +111,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Stop(syscall.SIGKILL, 0) })
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(30*time.Second))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(30*time.Second))
 	defer cancel()
 	if err := process.UntilListens(ctx, c.path("c.sock"), p); err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func (c *containerd) path(name string) string { return filepath.Join(c.dir, name
 
 // try runs containerd's client in kubelet's namespace.
 func (c *containerd) try(ctx context.Context, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, await.Within(time.Minute))
+	ctx, cancel := context.WithTimeout(ctx, testenv.Within(time.Minute))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.ctrPath, append([]string{"-a", c.path("c.sock"), "-n", "k8s.io"}, args...)...)
 	var said bytes.Buffer
@@ -163,7 +163,7 @@ func (c *containerd) imageStatus(t *testing.T, name string) *cri.Image {
 	}
 	defer conn.Close()
 	var image *cri.Image
-	await.Until(t, "containerd has the image "+name, 30*time.Second, func() bool {
+	testenv.Until(t, "containerd has the image "+name, 30*time.Second, func() bool {
 		got, err := cri.NewImageServiceClient(conn).ImageStatus(t.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: name}})
 		if err != nil {
 			t.Fatal(err)

@@ -17,8 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestKinds(t *testing.T) {
@@ -89,7 +88,7 @@ func TestKinds(t *testing.T) {
 		t.Error("what holds the objects was not reported")
 	}
 	// The API server deletes objects one after the other.
-	await.Until(t, "ours is gone", time.Minute, func() bool {
+	testenv.Until(t, "ours is gone", time.Minute, func() bool {
 		_, err := diagnoses.Get(t.Context(), "ours", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -127,7 +126,7 @@ func TestKinds(t *testing.T) {
 // CRDs without any objects: the API server's first attempt to list them fails, and it would retry
 // only after five minutes.
 func TestKindsNeverUsed(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	applier, deleter := b.user("apply-"+b.namespace, "kernosis-crds-apply"), b.user("delete-"+b.namespace, "kernosis-crds-delete")
 	for range 5 {

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var cluster = kubetest.Shared{Own: true} // tests delete the CRDs
@@ -239,10 +239,10 @@ func (b *bench) leases() (out []string) {
 	return out
 }
 
-// within returns a context with the timeout that await.Within returns.
+// within returns a context with the timeout that testenv.Within returns.
 func within(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(d))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(d))
 	t.Cleanup(cancel)
 	return ctx
 }

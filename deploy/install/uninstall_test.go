@@ -20,7 +20,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // reporting runs what an agent writes to its Node, until the API server has it.
@@ -296,7 +296,7 @@ func TestMissingRights(t *testing.T) {
 }
 
 func TestManyNodes(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	const many = 300
 	var names []string

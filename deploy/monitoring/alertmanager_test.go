@@ -17,11 +17,9 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/kernosis/kernosis/deploy/monitoring"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // documentedConfig returns the Alertmanager configuration from docs/monitoring.md.
@@ -75,7 +73,7 @@ func TestAlertmanagerConfigNamesAlerts(t *testing.T) {
 // Alertmanager accepts the documented configuration, inhibits alerts explained by others, and
 // routes the rest by severity.
 func TestAlertmanagerGroupsAndInhibits(t *testing.T) {
-	program := testprogram.Find(t, "alertmanager")
+	program := testenv.FindProgram(t, "alertmanager")
 	dir := t.TempDir()
 	config := filepath.Join(dir, "alertmanager.yml")
 	write(t, config, documentedConfig(t))
@@ -94,7 +92,7 @@ func TestAlertmanagerGroupsAndInhibits(t *testing.T) {
 		"KernosisAgentDown n9 warning": false, "KernosisSourceDown n9 warning": true, "CPUHogged n9 info": false,
 	}
 	receivers := map[string]string{}
-	await.UntilShown(t, "alerts are inhibited as documented", time.Minute, func() (bool, string) {
+	testenv.UntilShown(t, "alerts are inhibited as documented", time.Minute, func() (bool, string) {
 		inhibited := map[string]bool{}
 		for _, a := range read(t, address) {
 			key := a.Labels["alertname"] + " " + a.Labels["node"] + " " + a.Labels["severity"]
@@ -115,8 +113,8 @@ func startAlertmanager(t *testing.T, program, config, dir string) string {
 	t.Helper()
 	address := kubetest.FreeAddress(t)
 	cmd := exec.Command(program, "--config.file="+config, "--storage.path="+dir, "--cluster.listen-address=", "--web.listen-address="+address)
-	process.RunUntilEnd(t, cmd, &logbuffer.Buffer{})
-	await.Until(t, "alertmanager is ready", time.Minute, func() bool {
+	process.RunUntilEnd(t, cmd, &testenv.LogBuffer{})
+	testenv.Until(t, "alertmanager is ready", time.Minute, func() bool {
 		answer, err := http.Get("http://" + address + "/-/ready")
 		if err != nil {
 			return false

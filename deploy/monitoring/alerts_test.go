@@ -16,7 +16,7 @@ import (
 
 	"github.com/kernosis/kernosis/deploy/monitoring"
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/monitoring.md")
@@ -93,7 +93,7 @@ func TestAlerts(t *testing.T) {
 
 // promtool accepts the file without warnings.
 func TestPromtoolReadsTheFile(t *testing.T) {
-	promtool := testprogram.Find(t, "promtool")
+	promtool := testenv.FindProgram(t, "promtool")
 	out, err := exec.CommandContext(t.Context(), promtool, "check", "rules", "--lint=all", "--lint-fatal", filepath.Join("../..", committed)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -272,7 +272,7 @@ func TestAlertTable(t *testing.T) {
 	})
 	want := head + "<!-- alerts" + mark + "-->\n" + b.String() + end + tail
 	if *update {
-		if err := os.WriteFile(filepath.Join(testprogram.Checkout(t), "docs/monitoring.md"), []byte(want), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(testenv.Checkout(t), "docs/monitoring.md"), []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if want != page {

@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/kernosis/kernosis/deploy/monitoring"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // oneCase is a case of tests/kernosis.yaml: whether an alert fires with some series.
@@ -101,7 +101,7 @@ func (c *oneCase) unit() unitTest {
 // hundred others would take a hundred times as long.
 func run(t *testing.T, f *monitoring.AlertFile, tests map[string][]unitTest) {
 	t.Helper()
-	promtool, dir := testprogram.Find(t, "promtool"), t.TempDir()
+	promtool, dir := testenv.FindProgram(t, "promtool"), t.TempDir()
 	encoded := func(v any) string {
 		text, err := yaml.Marshal(v)
 		if err != nil {

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // docs/metrics.md lists exactly the metrics in the sources, and other pages mention no others.
 func TestEveryMetricIsKnown(t *testing.T) {
-	root := testprogram.Checkout(t)
+	root := testenv.Checkout(t)
 	catalog := readCatalog(t)
 	known := map[string]bool{}
 	for _, m := range catalog {
@@ -158,7 +158,7 @@ func foreign() map[string][]string {
 // readFile returns a file of the repository.
 func readFile(tb testing.TB, path string) string {
 	tb.Helper()
-	text, err := os.ReadFile(filepath.Join(testprogram.Checkout(tb), path))
+	text, err := os.ReadFile(filepath.Join(testenv.Checkout(tb), path))
 	if err != nil {
 		tb.Fatal(err)
 	}

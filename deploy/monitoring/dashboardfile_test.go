@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // dashboard holds the fields of a dashboard that tests check.
@@ -103,7 +103,7 @@ const dashboards = "deploy/chart/kernosis/files/dashboards/"
 // readDashboards returns all dashboards, ordered by file name.
 func readDashboards(tb testing.TB) []*dashboard {
 	tb.Helper()
-	files, err := filepath.Glob(filepath.Join(testprogram.Checkout(tb), dashboards, "*.json"))
+	files, err := filepath.Glob(filepath.Join(testenv.Checkout(tb), dashboards, "*.json"))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/kernosis/kernosis/deploy/monitoring"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The folder contains exactly the generator's files.
@@ -293,7 +293,7 @@ type valueTest struct {
 // checkValues checks the sum of what the first query of a dashboard's panel returns for node n7.
 func checkValues(t *testing.T, dashboard, title string, cases []valueTest) {
 	t.Helper()
-	promtool, expr := testprogram.Find(t, "promtool"), ""
+	promtool, expr := testenv.FindProgram(t, "promtool"), ""
 	for _, d := range readDashboards(t) {
 		for i := range d.Panels {
 			if p := &d.Panels[i]; p.Title == title && d.File == dashboard {
@@ -348,7 +348,7 @@ func TestTimeSinceRenewal(t *testing.T) {
 
 // Prometheus can parse each query.
 func TestPromtoolReadsTheQueries(t *testing.T) {
-	promtool := testprogram.Find(t, "promtool")
+	promtool := testenv.FindProgram(t, "promtool")
 	type rule struct {
 		Record string `yaml:"record"`
 		Expr   string `yaml:"expr"`
@@ -382,7 +382,7 @@ func TestPromtoolReadsTheQueries(t *testing.T) {
 
 // The cluster variable selects the series of a cluster; "All" includes series without the label.
 func TestClusterVariable(t *testing.T) {
-	promtool := testprogram.Find(t, "promtool")
+	promtool := testenv.FindProgram(t, "promtool")
 	var expr string
 	for _, d := range readDashboards(t) {
 		for i := range d.Panels {

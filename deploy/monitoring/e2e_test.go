@@ -15,17 +15,15 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // After real faults, Prometheus answers each query of each dashboard, the alerts for these faults
 // fire, and agent and controller export the metrics documented in docs/metrics.md.
 func TestRealFaultsShow(t *testing.T) {
-	testall.Only(t)
-	prometheus := testprogram.Find(t, "prometheus")
+	testenv.OnlyInTestAll(t)
+	prometheus := testenv.FindProgram(t, "prometheus")
 	s := newStage(t)
 	s.probed(t)
 	s.startAgent() // it finds the stand-in for kubelet
@@ -191,7 +189,7 @@ func (s *stage) queriesAnswer(t *testing.T) {
 	}
 	again := time.NewTicker(time.Second)
 	defer again.Stop()
-	for deadline := time.Now().Add(await.Within(2 * time.Minute)); ; <-again.C {
+	for deadline := time.Now().Add(testenv.Within(2 * time.Minute)); ; <-again.C {
 		ask(t.Context())
 		if !slices.ContainsFunc(left, due) || time.Now().After(deadline) {
 			break

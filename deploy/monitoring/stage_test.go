@@ -21,11 +21,9 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // stage runs an agent, a controller, and a Prometheus that scrapes both as in a cluster.
@@ -98,7 +96,7 @@ func newStage(t *testing.T) *stage {
 	s := &stage{t: t, server: server, dir: dir, node: server.Node(t), namespace: server.Namespace(t), began: time.Now()}
 	s.path = agenttest.Program(t)
 	s.people = apitest.Client(t, server.Admin())
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 	s.startController()
 	return s
 }
@@ -197,13 +195,13 @@ func (s *stage) process(path string, args ...string) {
 	s.t.Helper()
 	cmd := exec.Command(path, args...)
 	cmd.Dir = s.dir
-	process.RunUntilEnd(s.t, cmd, &logbuffer.Buffer{})
+	process.RunUntilEnd(s.t, cmd, &testenv.LogBuffer{})
 }
 
 // await waits until ok returns true; at the timeout the test fails with what ok returned last.
 func (s *stage) await(t testing.TB, what string, within time.Duration, ok func(ctx context.Context) (bool, string)) {
 	t.Helper()
-	within = await.Within(within)
+	within = testenv.Within(within)
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)

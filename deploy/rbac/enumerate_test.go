@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // act is an action that a request may perform.
@@ -146,7 +146,7 @@ func (i *inspector) ask(ctx context.Context, spec authorizationv1.SelfSubjectAcc
 // inForce waits until the API server applies everything on the list.
 func (i *inspector) inForce(t *testing.T, all []act, l list) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(30*time.Second))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(30*time.Second))
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -175,7 +175,7 @@ func (i *inspector) inForce(t *testing.T, all []act, l list) {
 func (i *inspector) awaitGone(t *testing.T, gone []act) {
 	t.Helper()
 	for _, a := range gone {
-		await.Until(t, "loss of "+a.String(), 30*time.Second, func() bool {
+		testenv.Until(t, "loss of "+a.String(), 30*time.Second, func() bool {
 			ok, err := i.may(t.Context(), a)
 			if err != nil {
 				t.Fatal(err)

@@ -21,8 +21,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // request is a request that an agent really makes. want is a part of the error, or empty if it must
@@ -80,7 +80,7 @@ func TestAnAgentWritesWhatIsOfItsNodeAlone(t *testing.T) {
 
 func awaitRefusal(t *testing.T, r *request) {
 	t.Helper()
-	for end := time.Now().Add(await.Within(30 * time.Second)); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(testenv.Within(30 * time.Second)); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if err := r.do(t.Context()); err != nil && strings.Contains(err.Error(), r.want) {
 			return
 		}

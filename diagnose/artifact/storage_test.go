@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/bounded"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // returns fails the test if f does not return within a time.
@@ -24,7 +23,7 @@ func returns(t *testing.T, what string, within time.Duration, f func() error) {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
-	case <-time.After(await.Within(within)):
+	case <-time.After(testenv.Within(within)):
 		t.Fatalf("%s waits for the storage folder", what)
 	}
 }
@@ -106,7 +105,7 @@ func TestStorageHangs(t *testing.T) {
 	}
 
 	disk.Release()
-	await.Until(t, "the end of the removal", 10*time.Second, func() bool { return create(again, "x", "b.txt") == nil })
+	testenv.Until(t, "the end of the removal", 10*time.Second, func() bool { return create(again, "x", "b.txt") == nil })
 	missing(t, filepath.Join(storage, "x", "old", "1-a.txt"))
 	if b, a := read(t, s, "old", "1-b.txt"); len(b) != 0 || a.Folder != filepath.Join(storage, "x") {
 		t.Errorf("%q %+v", b, a)
@@ -123,7 +122,7 @@ func TestStorageHangs(t *testing.T) {
 
 // TestStorageHangsAtTheStart: the store opens without what it can't read, and forgets nothing.
 func TestStorageHangsAtTheStart(t *testing.T) {
-	kernellock.HoldFor(t) // once for all of them
+	testenv.HoldKernel(t) // once for all of them
 	for name, held := range map[string]string{"the storage folder": "", "an operation's folder": "x"} {
 		t.Run(name, func(t *testing.T) {
 			dir, storage := filepath.Join(t.TempDir(), "artifacts"), t.TempDir()
@@ -152,7 +151,7 @@ func TestStorageHangsAtTheStart(t *testing.T) {
 
 			disk.Release()
 			r = begin(t, s, "d3")
-			await.Until(t, "the storage folder", 10*time.Second, func() bool { return create(r, "x", "c.txt") == nil })
+			testenv.Until(t, "the storage folder", 10*time.Second, func() bool { return create(r, "x", "c.txt") == nil })
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}

@@ -17,8 +17,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // quick sets all timeouts to seconds. An agent is silent only after longer than a busy API server
@@ -34,7 +33,7 @@ func TestNodeThatDoesNotExist(t *testing.T) {
 	began := time.Now()
 	d := b.dx(v1alpha1.DiagnosisSpec{NodeName: "no-such-node"})
 	contains(t, b.waitIs(d, "Failed True "+v1alpha1.ReasonNodeNotFound), "no-such-node")
-	if took := time.Since(began); took > await.Within(10*time.Second) {
+	if took := time.Since(began); took > testenv.Within(10*time.Second) {
 		t.Errorf("took %s", took)
 	}
 	if have := b.get(d); have.Status.CompletionTime == nil || have.Status.ObservedGeneration != have.Generation || have.Status.Subject != "no-such-node" {
@@ -66,7 +65,7 @@ func TestNodeThatIsDeleted(t *testing.T) {
 // A Diagnosis of a node with a silent agent waits, reports that, continues when the agent is back,
 // and does not wait forever.
 func TestSilentAgent(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	b.control(quick)
 	name := b.server.Node(t)
@@ -100,7 +99,7 @@ func TestSilentAgent(t *testing.T) {
 // A Diagnosis that a live agent does not begin, or whose own agent is gone, ends too. One that its
 // live agent runs is left to it, even if that writes nothing for as long as the run takes.
 func TestAgentThatReportsAndDoesNothing(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	b.control(func(c *controller.Config) { quick(c); c.RunningSilent = 3 * time.Second })
 	name := b.server.Node(t)
@@ -265,7 +264,7 @@ func TestNodeOfAUserIsDistinguishedFromTheControllers(t *testing.T) {
 
 // What the controller adds stays within the size limit of a status, whatever the agent has written.
 func TestStatusKeepsToItsBound(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	b.control(quick)
 	name := b.server.Node(t)

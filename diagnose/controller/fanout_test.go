@@ -17,8 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // children returns the Diagnoses of a targetSelector, sorted by name.
@@ -204,7 +203,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // When a controller ends in the middle of creating 500 targets, the next one continues: each has
 // exactly one Diagnosis.
 func TestCrashBetweenTargets(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	label := b.name("pool")
 	b.nodes(label, 500)
@@ -236,7 +235,7 @@ func TestCrashBetweenTargets(t *testing.T) {
 	d := b.dx(v1alpha1.DiagnosisSpec{OperationSet: b.set(), TargetSelector: selectNodes(label, 500)})
 	select {
 	case <-cut:
-	case <-time.After(await.Within(time.Minute)):
+	case <-time.After(testenv.Within(time.Minute)):
 		t.Fatalf("only %d are made", made.Load())
 	}
 	_ = first.stop()

@@ -14,9 +14,8 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // old creates a Diagnosis that ended some time ago.
@@ -114,7 +113,7 @@ func TestTTL(t *testing.T) {
 		t.Error("it went before its time")
 	}
 	b.waitIs(soon, "gone")
-	if late := time.Since(due); late < -200*time.Millisecond || late > await.Within(5*time.Second) {
+	if late := time.Since(due); late < -200*time.Millisecond || late > testenv.Within(5*time.Second) {
 		t.Errorf("it went %s after its time", late)
 	}
 	for what, d := range map[string]*v1alpha1.Diagnosis{"not due": stays, "not verified": kept, "holds a slot": slot} {
@@ -223,7 +222,7 @@ func TestHistoryOfManyNodes(t *testing.T) {
 // Triggers can't fill the API server: ended Diagnoses are bounded, and children count and are
 // deleted with their parent.
 func TestCap(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	r := b.control(func(c *controller.Config) { c.MaxEnded = 4 })
 	label := b.name("pool")

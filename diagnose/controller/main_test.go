@@ -31,9 +31,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var cluster = kubetest.Shared{Own: true} // the controller handles all Diagnoses
@@ -93,7 +92,7 @@ func (b *bench) controlAs(h how) *running {
 	r := &running{registry: prometheus.NewPedanticRegistry(), ended: make(chan error, 1)}
 	c := controller.Config{
 		Namespace: b.namespace, Builtins: catalog.All(operation.Host{}), Metrics: r.registry,
-		Log: slog.New(slog.NewTextHandler(logbuffer.Output(b.t), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Log: slog.New(slog.NewTextHandler(testenv.Output(b.t), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	if h.change != nil {
 		h.change(&c)
@@ -165,7 +164,7 @@ func (r *running) count(t testing.TB, name string, labels ...string) float64 {
 
 func (b *bench) waitFor(what string, ok func() bool) {
 	b.t.Helper()
-	await.Until(b.t, what, deadline, ok)
+	testenv.Until(b.t, what, deadline, ok)
 }
 
 // holds fails if a condition does not hold for a while.
@@ -261,7 +260,7 @@ func is(d *v1alpha1.Diagnosis) string {
 func (b *bench) waitIs(d *v1alpha1.Diagnosis, want string) string {
 	b.t.Helper()
 	var have *v1alpha1.Diagnosis
-	await.UntilShown(b.t, fmt.Sprintf("%s is %q", d.Name, want), deadline, func() (bool, string) {
+	testenv.UntilShown(b.t, fmt.Sprintf("%s is %q", d.Name, want), deadline, func() (bool, string) {
 		have = b.get(d)
 		last := is(have)
 		if have == nil {

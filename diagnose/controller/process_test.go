@@ -20,8 +20,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // elected returns an election that is not lost while the API server stalls. An orderly shutdown
@@ -79,11 +78,11 @@ func (b *bench) grant(allowed func(rbacv1.PolicyRule) bool) {
 // If the kinds of diagnoses are not installed, that is reported once and the rest works. Once they
 // are, everything works with exactly the documented rights.
 func TestKindsThatComeLaterAndRightsThatSuffice(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := kubetest.New(t, kubetest.Options{Flags: []string{"--enable-admission-plugins=OwnerReferencesPermissionEnforcement"}})
 	b := benchOn(t, server)
 	server.ServiceAccount(t, b.namespace, "controller", kubetest.ControllerRoles(t, "../..")...)
-	log := &logbuffer.Buffer{}
+	log := &testenv.LogBuffer{}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(log.String())
@@ -163,11 +162,11 @@ func TestKindsThatComeLaterAndRightsThatSuffice(t *testing.T) {
 // A controller that lacks the rights for diagnoses, as after an upgrade, still reports for silent
 // agents.
 func TestRightsThatAreMissing(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	b.server.ServiceAccount(t, b.namespace, "controller")
 	b.grant(func(r rbacv1.PolicyRule) bool { return !slices.Contains(r.APIGroups, v1alpha1.Group) })
-	log := &logbuffer.Buffer{}
+	log := &testenv.LogBuffer{}
 	b.controlAs(how{
 		to: b.server.WithToken(b.server.Token(t, kubetest.TokenFor{Namespace: b.namespace, ServiceAccount: "controller"})),
 		change: func(c *controller.Config) {

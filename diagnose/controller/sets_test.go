@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/graph"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func (b *bench) getSet(name string) *v1alpha1.OperationSet {
@@ -31,7 +31,7 @@ func (b *bench) getSet(name string) *v1alpha1.OperationSet {
 // waitSet waits until a set's status for the current spec is as wanted.
 func (b *bench) waitSet(name, want string) (s *v1alpha1.OperationSet, message string) {
 	b.t.Helper()
-	await.UntilShown(b.t, fmt.Sprintf("%s is %q", name, want), deadline, func() (bool, string) {
+	testenv.UntilShown(b.t, fmt.Sprintf("%s is %q", name, want), deadline, func() (bool, string) {
 		s = b.getSet(name)
 		var have string
 		have, message = accepted(s.Status.Conditions)
@@ -177,7 +177,7 @@ func TestLadderIsCountedAndNotListed(t *testing.T) {
 		if have.Status.PathCount != count || len(have.Status.Paths) != v1alpha1.MaxPaths {
 			t.Errorf("%s paths, %d listed", have.Status.PathCount, len(have.Status.Paths))
 		}
-		if took > await.Within(5*time.Second) {
+		if took > testenv.Within(5*time.Second) {
 			t.Errorf("took %s", took)
 		}
 		raw, err := json.Marshal(have.Status)

@@ -21,8 +21,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // newClient returns a client with its own connections, on a server with the CRDs.
@@ -111,7 +110,7 @@ func held(repairs []v1alpha1.Repair) (nodes []string) {
 // responses to writes is lost, and every seventh slot holder ends without releasing it. All get
 // their turn, and no version of the object ever has three holders.
 func TestFiftyNodesWantASlotAtOnce(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	const all, crashing = 50, 7
 	admin := newClient(t)
 	obj := enforce(2)
@@ -127,7 +126,7 @@ func TestFiftyNodesWantASlotAtOnce(t *testing.T) {
 	watched := make(chan struct{})
 	go func() { defer close(watched); h.run(w) }()
 
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(4*time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(4*time.Minute))
 	defer cancel()
 	var conflicts, inside, lost, refused atomic.Int64
 	var gone sync.Map // UIDs of diagnoses whose process has ended

@@ -10,7 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // With random policies, nodes and repairs: a repair that runs breaks no rule, each of which is
@@ -18,7 +18,7 @@ import (
 func TestNothingRunsThatARuleForbids(t *testing.T) {
 	verbs := make(map[v1alpha1.RemediationVerb]int)
 	one := func(n int) bool { return rand.N(n) == 0 }
-	cases := testall.Cases(t, 50000)
+	cases := testenv.Cases(t, 50000)
 	for range cases {
 		c := nodes(1 + rand.N(12))
 		for i := range c.Nodes {

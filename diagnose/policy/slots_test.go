@@ -17,7 +17,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // slots returns a budget on the API server whose clock stands at noon.
@@ -295,7 +295,7 @@ func TestUpdateOfAnotherObject(t *testing.T) {
 // ones, which the server accepts even with the longest names. Only beyond that does another node
 // wait, with a reason of its own; deleted nodes and expired cooldowns make room.
 func TestFullListOfRepairs(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	c := newClient(t)
 	p := named("full", 2)
 	p.Spec.CooldownPerNode = duration(720 * time.Hour)

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kernosis/kernosis/diagnose/policy"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func taint(key, value string) *corev1.Taint {
@@ -168,7 +168,7 @@ func TestActsOfANewerForm(t *testing.T) {
 func TestUndoAgainstAModel(t *testing.T) {
 	diagnoses := []types.UID{"d1", "d2", "d3"}
 	acts := []*corev1.Taint{nil, taint("disk", "bad"), taint("net", "bad")}
-	for range testall.Cases(t, 500) {
+	for range testenv.Cases(t, 500) {
 		n := &corev1.Node{}
 		persons := make([]bool, len(acts)) // in force, made by a person
 		ours := make([]map[types.UID]bool, len(acts))
@@ -230,7 +230,7 @@ func TestUndoOfValuesAgainstAModel(t *testing.T) {
 		value   string
 		ours    map[types.UID]bool // who has set value
 	}
-	for range testall.Cases(t, 500) {
+	for range testenv.Cases(t, 500) {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}, Annotations: map[string]string{}}}
 		states := []*state{{persons: "-", ours: map[types.UID]bool{}}, {persons: "-", ours: map[types.UID]bool{}}}
 		of := func(i int) map[string]string { return []map[string]string{n.Labels, n.Annotations}[i] }

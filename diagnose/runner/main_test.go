@@ -15,14 +15,14 @@ import (
 	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/runner"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		os.Exit(child())
 	}
-	os.Exit(leakcheck.Run(func() int { return cluster.Run(m) }))
+	os.Exit(testenv.CheckLeaks(func() int { return cluster.Run(m) }))
 }
 
 // script is a diagnosis with one node per line: ": 1" is the start, "check-disk <1: 4" a Check that

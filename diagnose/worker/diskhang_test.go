@@ -17,15 +17,14 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/worker"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // TestTheDiskHangs makes the disk hang while an operation creates an artifact: reporting detected
 // problems and renewing the Lease must not wait for it.
 func TestTheDiskHangs(t *testing.T) {
-	kernellock.HoldFor(t) // otherwise other tests would detect the hung task
+	testenv.HoldKernel(t) // otherwise other tests would detect the hung task
 	disk := disklab.NewExt4(t, 16<<20)
 	r := newRig(t, objects(set("looks", v1alpha1.Node{ID: 1, Operation: "look"})))
 	r.conf.Dir = filepath.Join(disk.Dir, "diagnoses")
@@ -49,7 +48,7 @@ func TestTheDiskHangs(t *testing.T) {
 	<-begun
 	thaw := disk.Freeze()
 	close(frozen)
-	await.Until(t, "an artifact that waits for the disk", 10*time.Second, func() bool { return inMkdir(t) })
+	testenv.Until(t, "an artifact that waits for the disk", 10*time.Second, func() bool { return inMkdir(t) })
 
 	r.api.add(person("b", "other"))
 	written := func() bool { return r.api.get("b").Status.Checkpoint != nil }
@@ -60,10 +59,10 @@ func TestTheDiskHangs(t *testing.T) {
 	})
 	returns(t, "Observe", func() { r.w.Observe(hung(began(), problem.Firing), time.Now()) })
 	if !t.Failed() {
-		await.Until(t, "another Diagnosis' status", 5*time.Second, written)
+		testenv.Until(t, "another Diagnosis' status", 5*time.Second, written)
 	}
 	thaw()
-	await.Until(t, "the end of what has waited", 10*time.Second, func() bool { return r.api.get("a").Status.Phase == v1alpha1.PhaseSucceeded })
+	testenv.Until(t, "the end of what has waited", 10*time.Second, func() bool { return r.api.get("a").Status.Phase == v1alpha1.PhaseSucceeded })
 }
 
 // TestTheDiskHangsAtTheStart makes the disk hang while a worker reads what the previous one has not
@@ -75,7 +74,7 @@ func TestTheDiskHangsAtTheStart(t *testing.T) {
 	r.start()
 	at := began()
 	r.w.Observe(hung(at, problem.Firing), time.Now())
-	await.Until(t, "the end of a Diagnosis", 10*time.Second, func() bool { return len(r.reported()) == 1 })
+	testenv.Until(t, "the end of a Diagnosis", 10*time.Second, func() bool { return len(r.reported()) == 1 })
 	r.stop()
 
 	r.make(nil)
@@ -86,7 +85,7 @@ func TestTheDiskHangsAtTheStart(t *testing.T) {
 	disk.Wait()
 	returns(t, "Observe", func() { r.w.Observe(hung(at, problem.Firing), time.Now()) })
 	disk.Release()
-	await.Until(t, "what was not reported", 10*time.Second, func() bool {
+	testenv.Until(t, "what was not reported", 10*time.Second, func() bool {
 		known, _ := r.api.known()
 		return known == 1 && r.api.only(t).Status.Phase == v1alpha1.PhaseSucceeded
 	})
@@ -119,7 +118,7 @@ func returns(t *testing.T, what string, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(await.Within(2 * time.Second)):
+	case <-time.After(testenv.Within(2 * time.Second)):
 		t.Errorf("%s waits for the disk", what)
 	}
 }

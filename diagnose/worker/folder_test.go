@@ -15,8 +15,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/worker"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 const shipped = `apiVersion: kernosis.io/v1alpha1
@@ -127,7 +126,7 @@ func TestWhatIsRefused(t *testing.T) {
 func TestReload(t *testing.T) {
 	const other = "apiVersion: kernosis.io/v1alpha1\nkind: OperationSet\nmetadata: {name: other}\nspec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: mounts}]}\n"
 	dir := t.TempDir()
-	var logs logbuffer.Buffer
+	var logs testenv.LogBuffer
 	s, err := openWatched(dir, slog.New(slog.NewTextHandler(&logs, nil)), func(ctx context.Context, dir string, log *slog.Logger, onChange func()) {
 		write(t, dir, "other.yaml", other)
 		document.Watch(ctx, dir, log, onChange)
@@ -138,7 +137,7 @@ func TestReload(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	changed, done := make(reported, 1), make(chan error)
 	go func() { done <- s.Run(ctx, changed) }()
-	for deadline := time.After(await.Within(20 * time.Second)); len(s.Objects().OperationSets) != 2; {
+	for deadline := time.After(testenv.Within(20 * time.Second)); len(s.Objects().OperationSets) != 2; {
 		select {
 		case <-changed:
 		case <-deadline:
@@ -146,7 +145,7 @@ func TestReload(t *testing.T) {
 		}
 	}
 	write(t, dir, "bad.yaml", strings.Replace(other, "mounts", "mount", 1))
-	await.Until(t, "the bad file is refused", 20*time.Second, func() bool { return strings.Contains(logs.String(), "diagnoses not reloaded") })
+	testenv.Until(t, "the bad file is refused", 20*time.Second, func() bool { return strings.Contains(logs.String(), "diagnoses not reloaded") })
 	if n := len(s.Objects().OperationSets); n != 2 {
 		t.Errorf("%d sets", n)
 	}
@@ -160,7 +159,7 @@ func TestReload(t *testing.T) {
 func TestFolderThatCannotBeWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		var logs logbuffer.Buffer
+		var logs testenv.LogBuffer
 		s, err := openWatched(dir, slog.New(slog.NewTextHandler(&logs, nil)), document.Watch)
 		if err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // tenantsRig returns a worker that runs tenants' Diagnoses. Each look takes lasts; began returns
@@ -75,7 +75,7 @@ func countOf(list []string, one string) (n int) {
 // A tenant that creates far too many slow Diagnoses blocks neither those of the node's own faults
 // nor another tenant, even across a restart of the agent, and each of them is eventually run.
 func TestATenantMakesTooMany(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	const many, few = 1200, 20
 	synctest.Test(t, func(t *testing.T) {
 		r, began := tenantsRig(t, 5*time.Second)

@@ -18,7 +18,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/worker"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func microNow() metav1.MicroTime { return metav1.NewMicroTime(time.Now()) }
@@ -489,7 +489,7 @@ func TestARunThatIsEndedWhileItRuns(t *testing.T) {
 
 // A status stays within its size limit, whatever runs find and others add.
 func TestStatusIsBounded(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	synctest.Test(t, func(t *testing.T) {
 		wide := set("wide")
 		wide.Spec.AdjacencyList[0].To = nil

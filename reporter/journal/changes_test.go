@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // changes returns the sequence numbers of the entries that Changes returns.
@@ -144,7 +144,7 @@ func TestSegmentsAreRemovedMeanwhile(t *testing.T) {
 			}
 		}
 	})
-	for range testall.Cases(t, 5000) {
+	for range testenv.Cases(t, 5000) {
 		if _, err := listSegments(dir); err != nil {
 			t.Error(err)
 			break

@@ -24,16 +24,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var cluster kubetest.Shared
 
 func TestMain(m *testing.M) {
-	os.Exit(leakcheck.Run(func() int {
+	os.Exit(testenv.CheckLeaks(func() int {
 		code := cluster.Run(m)
 		http.DefaultClient.CloseIdleConnections()
 		return code
@@ -116,7 +115,7 @@ func (s *stand) serve(to *AccessConfig, address string, h func(*Access) http.Han
 
 // client returns a client that connects from an address in a namespace.
 func (s *stand) client(from *netlab.Net, address string) *http.Client {
-	d := net.Dialer{Timeout: await.Within(10 * time.Second)}
+	d := net.Dialer{Timeout: testenv.Within(10 * time.Second)}
 	if address != "" {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(address), 0))
 	}
@@ -128,7 +127,7 @@ func (s *stand) client(from *netlab.Net, address string) *http.Client {
 		},
 	}
 	s.t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: await.Within(20 * time.Second)}
+	return &http.Client{Transport: transport, Timeout: testenv.Within(20 * time.Second)}
 }
 
 // get returns the status and the body of a response, or 0 and the error.
@@ -279,7 +278,7 @@ func TestATokenThatWasTakenBack(t *testing.T) {
 	if err := api.CoreV1().ServiceAccounts(namespace).Delete(t.Context(), "reader", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await.UntilShown(t, "the token no longer counts", time.Minute, func() (bool, string) {
+	testenv.UntilShown(t, "the token no longer counts", time.Minute, func() (bool, string) {
 		flood()
 		v, _ := tokens.Verdict(t.Context(), token, path, address)
 		return v.Outcome == OutcomeUnknown, v.Outcome
@@ -385,7 +384,7 @@ func TestIdleConnections(t *testing.T) {
 	if code, text := s.get(s.client(s.node, ""), s.metrics+"/healthz", ""); code != 200 {
 		t.Errorf("kubelet: %d %s", code, text)
 	}
-	if took := time.Since(start); took > await.Within(2*time.Second) {
+	if took := time.Since(start); took > testenv.Within(2*time.Second) {
 		t.Errorf("three answers took %s", took)
 	}
 	for _, reason := range []string{ClosedRate, ClosedFull} {

@@ -16,8 +16,7 @@ import (
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // browser is a headless Chromium with one tab, controlled through a pipe.
@@ -32,7 +31,7 @@ type browser struct {
 
 func openBrowser(t *testing.T) *browser {
 	t.Helper()
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skip("no chromium (package chromium), which shows the page")
@@ -51,7 +50,7 @@ func openBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(3*time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(3*time.Minute))
 	cmd := exec.CommandContext(ctx, path, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+profile, "--remote-debugging-pipe", "about:blank")
 	cmd.ExtraFiles = []*os.File{in, out} // file descriptors 3 and 4
 	if err := cmd.Start(); err != nil {
@@ -98,7 +97,7 @@ func (b *browser) call(method string, params, result any) {
 	if _, err := b.to.Write(append(raw, 0)); err != nil {
 		b.t.Fatal(err)
 	}
-	if err := b.pipe.SetReadDeadline(time.Now().Add(await.Within(30 * time.Second))); err != nil {
+	if err := b.pipe.SetReadDeadline(time.Now().Add(testenv.Within(30 * time.Second))); err != nil {
 		b.t.Fatal(err)
 	}
 	for {
@@ -148,7 +147,7 @@ func (b *browser) eval(expression string) string {
 
 func (b *browser) until(expression, want string) {
 	b.t.Helper()
-	await.UntilShown(b.t, expression+" is "+want, 15*time.Second, func() (bool, string) {
+	testenv.UntilShown(b.t, expression+" is "+want, 15*time.Second, func() (bool, string) {
 		got := b.eval(expression)
 		return got == want, got
 	})
@@ -176,7 +175,7 @@ func servePage(t *testing.T, address string, of func(ended <-chan struct{}) *Pag
 	t.Helper()
 	var l net.Listener
 	// The previous server may release the address a moment later.
-	await.Until(t, "the address is free", 10*time.Second, func() (ok bool) {
+	testenv.Until(t, "the address is free", 10*time.Second, func() (ok bool) {
 		var err error
 		l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
 		return err == nil
@@ -235,7 +234,7 @@ func TestLive(t *testing.T) {
 	fmt.Sscan(b.eval(`came.then(String)`), &came)
 	took := time.UnixMilli(came).Sub(began)
 	t.Logf("a problem is shown after %s", took)
-	if took > await.Within(time.Second) {
+	if took > testenv.Within(time.Second) {
 		t.Errorf("a problem is shown after %s", took)
 	}
 	b.until(`document.getElementById("summary").textContent`, "1 problem firing: 1 critical")
@@ -268,7 +267,7 @@ func TestLive(t *testing.T) {
 	}
 	// A hidden tab has no stream.
 	b.eval(`Object.defineProperty(document, "hidden", {value: true}); document.dispatchEvent(new Event("visibilitychange"))`)
-	await.Until(t, "the stream ends", 10*time.Second, func() bool { next.Changed(); return streams(next) == 0 })
+	testenv.Until(t, "the stream ends", 10*time.Second, func() bool { next.Changed(); return streams(next) == 0 })
 }
 
 // tooWide returns the elements that make the page scroll horizontally.

@@ -26,9 +26,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Agent is a "kernosis run", or another command, with its own folders. It may be started again
@@ -82,7 +80,7 @@ func New(t testing.TB, path string, args ...string) *Agent {
 // Program returns the path of kernosis, built from this checkout.
 func Program(tb testing.TB) string {
 	tb.Helper()
-	return testprogram.Build(tb, "github.com/kernosis/kernosis/cmd/kernosis")
+	return testenv.BuildProgram(tb, "github.com/kernosis/kernosis/cmd/kernosis")
 }
 
 // In makes errors of the agent fail the subtest t from now on until t ends. Parallel subtests use
@@ -182,7 +180,7 @@ func (a *Agent) Entries() []journal.Entry {
 }
 
 // Wait waits until ok returns true for the entries, and returns them. It fails the test if that
-// does not happen within the time that [await.Within] returns.
+// does not happen within the time that [testenv.Within] returns.
 func (a *Agent) Wait(what string, within time.Duration, ok func([]journal.Entry) bool) []journal.Entry {
 	t := a.t()
 	t.Helper()
@@ -192,7 +190,7 @@ func (a *Agent) Wait(what string, within time.Duration, ok func([]journal.Entry)
 // WaitIn is Wait, but fails the test t.
 func (a *Agent) WaitIn(t testing.TB, what string, within time.Duration, ok func([]journal.Entry) bool) []journal.Entry {
 	t.Helper()
-	within = await.Within(within)
+	within = testenv.Within(within)
 	deadline := time.After(within)
 	for {
 		a.mu.Lock()
@@ -211,7 +209,7 @@ func (a *Agent) WaitIn(t testing.TB, what string, within time.Duration, ok func(
 
 // Watched waits until the agent watches a target. It is used for inject.Env.
 func (a *Agent) Watched(ctx context.Context, netns uint32, addr netip.AddrPort) error {
-	ctx, cancel := context.WithTimeout(ctx, await.Within(10*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, testenv.Within(10*time.Second))
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -337,7 +335,7 @@ func Condition(entries []journal.Entry, name string) (last problem.Condition) {
 }
 
 // Log is the log of an agent. The zero value is ready for use.
-type Log struct{ logbuffer.Buffer }
+type Log struct{ testenv.LogBuffer }
 
 // URL waits until the log contains the URL at which the agent serves HTTP, and returns it.
 func (l *Log) URL(t testing.TB) string {

@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
-func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
+func TestMain(m *testing.M) { os.Exit(testenv.CheckLeaks(m.Run)) }
 
 func TestAttach(t *testing.T) {
 	Need(t)

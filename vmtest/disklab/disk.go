@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Disk is an in-memory filesystem on a loop device. It can be frozen: writes to it, or to a device
@@ -125,7 +125,7 @@ func (d *Disk) must(err error) {
 func (d *Disk) unmount() {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for late := time.Now().Add(await.Within(5 * time.Second)); ; <-tick.C {
+	for late := time.Now().Add(testenv.Within(5 * time.Second)); ; <-tick.C {
 		err := unix.Unmount(d.Dir, 0)
 		if err == nil {
 			return

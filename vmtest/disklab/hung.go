@@ -10,8 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // HungFiles are files that hang when they are opened, as on a disk that does not respond.
@@ -29,7 +28,7 @@ func HangFiles(tb testing.TB, paths ...string) *HungFiles {
 	if os.Geteuid() != 0 {
 		tb.Skip("needs root to hold up who opens a file")
 	}
-	kernellock.HoldFor(tb) // the waiting task is a hung task for the tests of others
+	testenv.HoldKernel(tb) // the waiting task is a hung task for the tests of others
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY|unix.O_CLOEXEC)
 	if err != nil {
 		tb.Skipf("no fanotify here: %v", err)
@@ -49,7 +48,7 @@ func HangFiles(tb testing.TB, paths ...string) *HungFiles {
 func (f *HungFiles) Wait() {
 	f.tb.Helper()
 	event := make([]byte, unix.FAN_EVENT_METADATA_LEN) // room for one event only
-	err := f.waiting.SetReadDeadline(time.Now().Add(await.Within(20 * time.Second)))
+	err := f.waiting.SetReadDeadline(time.Now().Add(testenv.Within(20 * time.Second)))
 	if err == nil {
 		_, err = f.waiting.Read(event)
 	}

@@ -21,9 +21,9 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Service accounts of the product, each with exactly the documented rights.
@@ -182,7 +182,7 @@ func startControllers(tb testing.TB, server *kubetest.Server, namespace string, 
 		c.start(tb)
 		all = append(all, c)
 	}
-	await.Until(tb, "a controller leads", 2*time.Minute, func() bool { return leaderOf(tb, all) != nil })
+	testenv.Until(tb, "a controller leads", 2*time.Minute, func() bool { return leaderOf(tb, all) != nil })
 	return all
 }
 

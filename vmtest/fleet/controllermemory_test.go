@@ -20,9 +20,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func unfinishedName(i int, node string) string { return fmt.Sprintf("hung-task-%s-%016x", node, i) }
@@ -140,8 +139,8 @@ func makeUnfinished(t *testing.T, server *kubetest.Server, namespace string, nod
 // Diagnoses, and with TEST_CASES=5 against the chart's limit with 50,000. The program is built
 // without the race detector, which takes several times the memory.
 func TestControllerMemory(t *testing.T) {
-	testall.Only(t)
-	n, bound, limit := testall.Cases(t, 10_000), int64(256<<20), int64(0)
+	testenv.OnlyInTestAll(t)
+	n, bound, limit := testenv.Cases(t, 10_000), int64(256<<20), int64(0)
 	if n >= 50_000 {
 		bound = memoryLimit(t, "../../deploy/chart/kernosis/values.yaml")
 		limit = bound
@@ -166,7 +165,7 @@ func TestControllerMemory(t *testing.T) {
 		c.env = append(c.env, env...)
 		began := time.Now()
 		c.start(t)
-		await.Until(t, fmt.Sprintf("the controller has looked at %d Diagnoses", want), 5*time.Minute, func() bool {
+		testenv.Until(t, fmt.Sprintf("the controller has looked at %d Diagnoses", want), 5*time.Minute, func() bool {
 			text, err := get(t.Context(), "http://"+c.metrics+"/metrics")
 			if err != nil {
 				return false // it does not listen yet
@@ -179,7 +178,7 @@ func TestControllerMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("%d Diagnoses: %d MiB RSS, %d MiB at most, after %s", want, s.RSS>>20, s.PeakRSS>>20, time.Since(began).Round(time.Second))
-		c.Stop(syscall.SIGINT, await.Within(time.Minute))
+		c.Stop(syscall.SIGINT, testenv.Within(time.Minute))
 		return int64(s.PeakRSS)
 	}
 	measure(0)

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/deploy/chart"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // fair applies the chart's priority levels to the agents' user, waits until they are in effect, and
@@ -60,7 +60,7 @@ func fair(tb testing.TB, server *kubetest.Server, namespace string, user *rest.C
 		tb.Fatal("the chart has no FlowSchema of agents")
 	}
 	is := func() bool { return schemaOf(tb, user) == last }
-	await.Until(tb, "the agents' priority level", time.Minute, is)
+	testenv.Until(tb, "the agents' priority level", time.Minute, is)
 	return func() {
 		tb.Helper()
 		for _, name := range schemas {
@@ -73,7 +73,7 @@ func fair(tb testing.TB, server *kubetest.Server, namespace string, user *rest.C
 				tb.Fatal(err)
 			}
 		}
-		await.Until(tb, "no priority level of the agents", time.Minute, func() bool { return !is() })
+		testenv.Until(tb, "no priority level of the agents", time.Minute, func() bool { return !is() })
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var (
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 // server is killed; the agents stop at once. Nothing may be lost, duplicated, or written without a
 // change, and no controller may exceed the chart's memory limit. -nodes adds further phases.
 func TestFleet(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	f, names := &fleet{TB: t, nodes: agents, idleFor: leaseEvery}, "start,idle,storm,unfair,restart,stop"
 	if *nodes > 0 {
 		f.nodes, f.diagnose, f.idleFor, names = max(*nodes, inBudget), true, time.Minute, *phaseNames

@@ -18,9 +18,9 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/reporter/kube/events"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // root is the folder of the checkout.
@@ -368,7 +368,7 @@ func (f *fleet) until(what string, within time.Duration, ok func() (bool, string
 		switch {
 		case is:
 			return waited
-		case waited > within && waited > await.Within(within):
+		case waited > within && waited > testenv.Within(within):
 			f.Fatalf("waited %s for: %s; last: %s", round(waited), what, shown)
 		}
 		select {

@@ -25,8 +25,8 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -135,7 +135,7 @@ func nodeArgs(t *testing.T) (args []string) {
 // watched waits until the agent watches a target.
 func watched(t *testing.T, a *agenttest.Agent, netns uint32, at netip.AddrPort) {
 	t.Helper()
-	await.UntilShown(t, "watched target "+at.String(), time.Minute, func() (bool, string) {
+	testenv.UntilShown(t, "watched target "+at.String(), time.Minute, func() (bool, string) {
 		ok, err := bpf.WatchedBy(a.Pins, netns, at)
 		return ok, fmt.Sprint(err)
 	})
@@ -222,7 +222,7 @@ func (n *node) conditions(t *testing.T) {
 func (n *node) fires(t *testing.T, kind event.Kind, rule string, of func(*event.Event) bool) *event.Event {
 	t.Helper()
 	var found *event.Event
-	await.UntilShown(t, string(kind)+" and "+rule, 20*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, string(kind)+" and "+rule, 20*time.Second, func() (bool, string) {
 		entries := n.agent.Entries()
 		all := agenttest.Events(entries, kind)
 		i := slices.IndexFunc(all, of)
@@ -268,7 +268,7 @@ func of(target string) func(*event.Event) bool {
 // recovers makes a probe succeed.
 func (n *node) recovers(t *testing.T, name string, port uint16) {
 	t.Helper()
-	if err := n.prober.Probe(fmt.Sprintf("10.97.31.2:%d", port), await.Within(10*time.Second), "ping"); err != nil {
+	if err := n.prober.Probe(fmt.Sprintf("10.97.31.2:%d", port), testenv.Within(10*time.Second), "ping"); err != nil {
 		t.Fatal(err)
 	}
 	n.over(t, event.SockFailRecovered, of(name))
@@ -293,7 +293,7 @@ func (n *node) queueFull(t *testing.T) {
 	}
 	n.target.Accept(l, netlab.Echo)
 	if err := errors.Join(
-		queued.SetDeadline(time.Now().Add(await.Within(10*time.Second))),
+		queued.SetDeadline(time.Now().Add(testenv.Within(10*time.Second))),
 		second(queued.Write([]byte("ping"))), second(queued.Read(make([]byte, 1))),
 	); err != nil {
 		t.Fatal(err)
@@ -380,7 +380,7 @@ func (n *node) diskError(t *testing.T) {
 	name, dir := d.Device()
 	var found *event.Event
 	// The agent learns of mounts about 200 ms later.
-	await.UntilShown(t, "an error of "+name+" with its mount point", time.Minute, func() (bool, string) {
+	testenv.UntilShown(t, "an error of "+name+" with its mount point", time.Minute, func() (bool, string) {
 		sector, _, err := d.Fail()
 		if err != nil {
 			t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // mirrorOfChild makes the test binary fetch from that mirror into cacheOfChild.
@@ -52,7 +52,7 @@ func wrap(t *testing.T, name, script string) {
 
 // TestFetchKilled kills a fetch at each of its steps, as the OOM killer would.
 func TestFetchKilled(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	for name, script := range map[string]string{
 		"apt-cache": `kill -9 $PPID`,
 		"apt-get":   `case "$*" in *" download "*) echo half >half.deb; kill -9 $PPID;; *) exec $real "$@";; esac`,
@@ -141,7 +141,7 @@ func TestFetchWithoutPrograms(t *testing.T) {
 // TestFetchOnFullDisk fills a disk before the fetch, and while it unpacks: the packages here
 // declare a size of 0.
 func TestFetchOnFullDisk(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	if os.Getuid() != 0 {
 		t.Skip("not root: no small filesystem to fill")
 	}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/lockfile"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // indexSpace is the space needed for a suite's index: 11 MB compressed, twice as much unpacked,
@@ -51,7 +51,7 @@ func (f fetcher) fetch(ctx context.Context, k Kernel) (Image, error) {
 			return Image{}, &SetupError{What: err.Error(), Do: "set " + cacheEnv + " to a folder that can be written", Err: err}
 		}
 	}
-	lock, err := lockfile.Lock(ctx, filepath.Join(f.cacheDir, "lock"), func() { f.logf("%s: waiting for another fetch", k.Name) })
+	lock, err := testenv.LockFile(ctx, filepath.Join(f.cacheDir, "lock"), func() { f.logf("%s: waiting for another fetch", k.Name) })
 	if err != nil {
 		return Image{}, err
 	}

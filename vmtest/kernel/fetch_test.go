@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/lockfile"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 type testFetcher struct {
@@ -301,7 +301,7 @@ func TestFetchTwiceAtOnce(t *testing.T) {
 func TestFetchIsCancelledWhileItWaits(t *testing.T) {
 	_, f := newRepository(t)
 	write(t, filepath.Join(f.cacheDir, "lock"), "")
-	lock, err := lockfile.Lock(t.Context(), filepath.Join(f.cacheDir, "lock"), func() {})
+	lock, err := testenv.LockFile(t.Context(), filepath.Join(f.cacheDir, "lock"), func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,14 +14,14 @@ import (
 
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/lint"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // TestShippedPatternsAreOfSomeKernel requires that each shipped pattern matches a line that a
 // format string in some kernel of the matrix prints. A pattern whose words are in no kernel is
 // dead, unless testdata/kernellines.yaml says why it is not.
 func TestShippedPatternsAreOfSomeKernel(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	data, err := os.ReadFile("../../detector/testdata/kernellines.yaml")
 	if err != nil {
 		t.Fatal(err)

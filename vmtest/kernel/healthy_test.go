@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/lint"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // healthyLines is the number of lines that TestShippedPatternsOnHealthyFormats prints.
@@ -25,7 +25,7 @@ const healthyLines = 1_000_000
 // info and debug in the kernels of the matrix. No shipped rule may report one, except the faults
 // that the kernel prints at these levels.
 func TestShippedPatternsOnHealthyFormats(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	formats := healthyFormats(t)
 	if len(formats) < 5000 {
 		t.Fatalf("only %d format strings", len(formats))

@@ -15,9 +15,8 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // childEnv makes the test binary start a server, report it, wait for a line, and end in the way
@@ -78,7 +77,7 @@ func startChild(t *testing.T, cmd *exec.Cmd, kind string) (reported said, stdin 
 // gone waits until nothing of a server is left.
 func gone(t *testing.T, s said) {
 	t.Helper()
-	await.UntilShown(t, "nothing is left", 20*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "nothing is left", 20*time.Second, func() (bool, string) {
 		left := ""
 		for _, pid := range s.Processes {
 			if alive(pid) {
@@ -100,7 +99,7 @@ func alive(pid int) bool {
 }
 
 func TestNothingStaysWhenTheProcessEnds(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	cluster.Server(t) // so that the programs are built
 	for _, kind := range []string{"close", "exit", "panic", "kill"} {
 		t.Run(kind, func(t *testing.T) {
@@ -125,7 +124,7 @@ func TestNothingStaysWhenTheProcessEnds(t *testing.T) {
 }
 
 func TestAnOrdinaryUserCanRunIt(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	if os.Getuid() != 0 {
 		t.Skip("not root: all tests run as an ordinary user already")
 	}

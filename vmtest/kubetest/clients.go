@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Kubectl returns the path of kubectl, in the API server's version. It is built unless it is in the
@@ -19,7 +19,7 @@ func Helm3(tb testing.TB) string { tb.Helper(); return client(tb, "helm3") }
 
 func client(tb testing.TB, name string) string {
 	tb.Helper()
-	testall.Only(tb) // building takes a minute
+	testenv.OnlyInTestAll(tb) // building takes a minute
 	dir, err := Programs(tb.Context(), tb.Output(), name)
 	if err != nil {
 		tb.Fatal(err)

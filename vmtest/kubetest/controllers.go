@@ -10,8 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // startControllers starts kube-controller-manager and kube-scheduler and returns when pods can be
@@ -48,7 +48,7 @@ func (s *Server) startControllers(ctx context.Context, programs string) error {
 		}
 		s.controllers = append(s.controllers, c)
 	}
-	within := await.Within(startFor)
+	within := testenv.Within(startFor)
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no service account after %s", within))
 	defer cancel()
 	core := s.client.CoreV1()

@@ -11,15 +11,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // With controllers everything works as in any cluster, even after an outage of the API server: a
 // Deployment creates pods, the scheduler assigns them, and pods of a deleted namespace are deleted.
 func TestControllers(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	begin := time.Now()
 	server := kubetest.New(t, kubetest.Options{Controllers: true})
 	t.Logf("ready after %s", time.Since(begin).Round(time.Millisecond))
@@ -47,14 +46,14 @@ func TestControllers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "pod that the scheduler has looked at", time.Minute, func() bool {
+	testenv.Until(t, "pod that the scheduler has looked at", time.Minute, func() bool {
 		list, err := pods.List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(list.Items) == 1 && len(list.Items[0].Status.Conditions) > 0 && list.Items[0].Status.Conditions[0].Reason == corev1.PodReasonUnschedulable
 	})
 	if err := server.Client().CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "end of the namespace", time.Minute, func() bool {
+	testenv.Until(t, "end of the namespace", time.Minute, func() bool {
 		_, err := server.Client().CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kernosis/kernosis/diagnose/api/crds"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // CRDs creates the product's CRDs unless they exist, and waits until they are served.
@@ -46,7 +46,7 @@ func (s *Server) CRDs(tb testing.TB) {
 		names = append(names, crd.GetName())
 	}
 	for _, name := range names {
-		await.UntilShown(tb, name+" is established", time.Minute, func() (bool, string) {
+		testenv.UntilShown(tb, name+" is established", time.Minute, func() (bool, string) {
 			crd, err := kinds.Get(tb.Context(), name, metav1.GetOptions{})
 			if err != nil {
 				tb.Fatal(err)

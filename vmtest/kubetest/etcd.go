@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Change is one write in etcd: of an object or of its deletion.
@@ -47,7 +47,7 @@ func (s *Server) EtcdChanges(tb testing.TB, each func(Change)) {
 	}()
 	select {
 	case <-began:
-	case <-time.After(await.Within(sumWithin)):
+	case <-time.After(testenv.Within(sumWithin)):
 		tb.Fatalf("etcd does not begin a watch: %s", answer.Status)
 	}
 }

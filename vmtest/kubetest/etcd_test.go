@@ -8,14 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Each write in etcd is reported once, even over a restart of the API server.
 func TestEtcdChanges(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := kubetest.New(t, kubetest.Options{})
 	var mu sync.Mutex
 	seen := map[string][]kubetest.Change{}
@@ -35,7 +34,7 @@ func TestEtcdChanges(t *testing.T) {
 		defer mu.Unlock()
 		return slices.Clone(seen["/registry/pods/"+ns+"/before"])
 	}
-	await.UntilShown(t, "the pod's end", 10*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "the pod's end", 10*time.Second, func() (bool, string) {
 		c := changes()
 		return len(c) > 0 && len(c[len(c)-1].Value) == 0, fmt.Sprintf("%d changes", len(c))
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Metrics are the metrics of one program, by name.
@@ -54,7 +54,7 @@ func Sum(tb testing.TB, from prometheus.Gatherer, name string, labels ...string)
 func AwaitSum(tb testing.TB, from prometheus.Gatherer, want float64, name string, labels ...string) {
 	tb.Helper()
 	got := Sum(tb, from, name, labels...)
-	for until := time.Now().Add(await.Within(sumWithin)); got < want && time.Now().Before(until); got = Sum(tb, from, name, labels...) {
+	for until := time.Now().Add(testenv.Within(sumWithin)); got < want && time.Now().Before(until); got = Sum(tb, from, name, labels...) {
 		time.Sleep(10 * time.Millisecond) // polling interval
 	}
 	if got != want {

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
-	"github.com/kernosis/kernosis/vmtest/lockfile"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // ProgramsEnv names the environment variable with a folder that contains the programs already, so
@@ -201,7 +201,7 @@ func (b *build) ensure(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(b.cache, 0o755); err != nil {
 		return "", err
 	}
-	lock, err := lockfile.Lock(ctx, filepath.Join(b.cache, "lock"), func() {
+	lock, err := testenv.LockFile(ctx, filepath.Join(b.cache, "lock"), func() {
 		b.say("waiting for another build of %s", b.set)
 	})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/vmtest/lockfile"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // fakeBuild creates files instead of programs, to test the cache.
@@ -51,7 +51,7 @@ func TestOneOfManyBuilds(t *testing.T) {
 
 func TestWaitingForAnotherBuildIsReportedAndEndsWithTheContext(t *testing.T) {
 	dir := t.TempDir()
-	lock, err := lockfile.Lock(t.Context(), filepath.Join(dir, "lock"), func() { t.Error("waited for nobody") })
+	lock, err := testenv.LockFile(t.Context(), filepath.Join(dir, "lock"), func() { t.Error("waited for nobody") })
 	if err != nil {
 		t.Fatal(err)
 	}

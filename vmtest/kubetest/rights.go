@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Kinds of roles.
@@ -169,7 +169,7 @@ func (s *Server) AwaitRole(tb testing.TB, to rbacv1.Subject, namespace, name str
 func (s *Server) awaitRules(tb testing.TB, to rbacv1.Subject, namespace string, r *rbacv1.ClusterRole) {
 	tb.Helper()
 	for i := range r.Rules {
-		await.Until(tb, "the API server applies the role "+r.Name+" of "+to.Name, 30*time.Second, func() bool {
+		testenv.Until(tb, "the API server applies the role "+r.Name+" of "+to.Name, 30*time.Second, func() bool {
 			return s.may(tb, to, namespace, &r.Rules[i])
 		})
 	}

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 const (
@@ -209,7 +209,7 @@ func (s *Server) StartEtcd(tb testing.TB) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	await.Until(tb, "etcd", startFor, func() bool {
+	testenv.Until(tb, "etcd", startFor, func() bool {
 		return s.client.RESTClient().Get().AbsPath("/readyz").Do(tb.Context()).Error() == nil
 	})
 }
@@ -219,7 +219,7 @@ func (s *Server) StartEtcd(tb testing.TB) {
 func (s *Server) Pause(tb testing.TB) {
 	tb.Helper()
 	s.signal(tb, syscall.SIGSTOP)
-	ctx, cancel := context.WithTimeout(tb.Context(), await.Within(stopFor))
+	ctx, cancel := context.WithTimeout(tb.Context(), testenv.Within(stopFor))
 	defer cancel()
 	err := wait.PollUntilContextCancel(ctx, 5*time.Millisecond, true, func(context.Context) (bool, error) {
 		return s.api.Stopped()

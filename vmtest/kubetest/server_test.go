@@ -13,9 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var cluster kubetest.Shared
@@ -80,14 +79,14 @@ func TestATokenNamesItsNode(t *testing.T) {
 	token := s.Token(t, of)
 	s.DeletePod(t, ns, "agent")
 	gone := kubetest.Clientset(t, s.WithToken(token)).CoreV1().Nodes()
-	await.UntilShown(t, "the token of a pod that is gone is refused", 20*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "the token of a pod that is gone is refused", 20*time.Second, func() (bool, string) {
 		_, err := gone.List(t.Context(), metav1.ListOptions{})
 		return apierrors.IsUnauthorized(err), fmt.Sprint(err)
 	})
 }
 
 func TestOutages(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	s := kubetest.New(t, kubetest.Options{})
 	node := s.Node(t)
 	short := s.Admin()

@@ -12,8 +12,8 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // startEtcd starts etcd on sockets in the state folder: they need no port, and other users of the
@@ -64,7 +64,7 @@ func (s *Server) startFirst(ctx context.Context) error {
 
 // startAPI starts the API server and waits until it is ready. The caller must hold mu.
 func (s *Server) startAPI(ctx context.Context) error {
-	within := await.Within(s.ready)
+	within := testenv.Within(s.ready)
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not ready after %s", within))
 	defer cancel()
 	for {

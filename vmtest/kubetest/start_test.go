@@ -6,14 +6,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // If the disk stalls for half a minute, the API server exits, because it waits only 20 s for etcd.
 // The start must then be repeated.
 func TestStartOutlivesAStalledEtcd(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	t.Parallel()
 	s := New(t, Options{})
 	s.Stop(t)
@@ -30,7 +29,7 @@ func TestStartOutlivesAStalledEtcd(t *testing.T) {
 		defer s.mu.Unlock()
 		started <- s.startAPI(t.Context())
 	}()
-	await.Until(t, "the API server's end", startFor, func() bool {
+	testenv.Until(t, "the API server's end", startFor, func() bool {
 		text, err := os.ReadFile(s.path("kube-apiserver.log"))
 		return err == nil && bytes.Contains(text[before.Size():], []byte("context deadline exceeded"))
 	})

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // HoldRTNL makes the kernel hold rtnl_lock, which all namespaces share: deleting bridges in one
@@ -58,7 +58,7 @@ func (n *Net) HoldRTNL(bridges int) (held func() bool) {
 	// The sendmsg of ip is the request that deletes the bridges.
 	asks := strconv.Itoa(unix.SYS_SENDMSG) + " "
 	call := fmt.Sprintf("/proc/%d/syscall", remove.Process.Pid)
-	await.Until(n.t, "the kernel deletes bridges", 10*time.Second, func() bool {
+	testenv.Until(n.t, "the kernel deletes bridges", 10*time.Second, func() bool {
 		current, err := os.ReadFile(call)
 		return err == nil && strings.HasPrefix(string(current), asks) || !held()
 	})

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Listen returns a listener that accepts nothing until its Accept is called. Its accept queue holds
@@ -58,7 +58,7 @@ func (n *Net) Serve(at string, fn func(net.Conn)) net.Listener {
 	n.In(func() (err error) {
 		var c net.ListenConfig
 		// A closed listener keeps the address until its Accept has returned.
-		for end := time.Now().Add(await.Within(conversation)); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(testenv.Within(conversation)); ; time.Sleep(10 * time.Millisecond) {
 			l, err = c.Listen(n.t.Context(), "tcp", at)
 			if !errors.Is(err, unix.EADDRINUSE) || time.Now().After(end) {
 				return err
@@ -124,7 +124,7 @@ func (n *Net) Dial(to string) net.Conn {
 	n.t.Helper()
 	var c net.Conn
 	n.In(func() (err error) {
-		d := net.Dialer{Timeout: await.Within(conversation)}
+		d := net.Dialer{Timeout: testenv.Within(conversation)}
 		c, err = d.DialContext(n.t.Context(), "tcp", to)
 		return err
 	})

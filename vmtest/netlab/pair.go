@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // device is the name of a pair's device at both ends.
@@ -63,7 +63,7 @@ func PairIn(t testing.TB, n uint8) (prober, target *Net) {
 // emulated CPU. It calls ok in the namespace.
 func (n *Net) until(what string, ok func() (bool, error)) {
 	n.t.Helper()
-	await.Until(n.t, what, 10*time.Second, func() (is bool) {
+	testenv.Until(n.t, what, 10*time.Second, func() (is bool) {
 		n.In(func() (err error) { is, err = ok(); return err })
 		return is
 	})

@@ -20,9 +20,6 @@ import (
 	"time"
 )
 
-// lockPackage is imported by packages whose tests need the kernel to themselves.
-const lockPackage = "github.com/kernosis/kernosis/vmtest/kernellock"
-
 // raceFile is a test file of packages in which the race detector makes a difference, for example in
 // the number of allocations. It has the build constraint race. plainTests matches the tests that
 // skip themselves, or most of their cases, under the race detector: tests of allocations, and tests
@@ -36,18 +33,16 @@ const (
 type goPackage struct {
 	ImportPath, Dir                                    string
 	GoFiles, TestGoFiles, XTestGoFiles, IgnoredGoFiles []string
-	TestImports, XTestImports                          []string
 
-	race bool // has goroutines, and runs under the race detector
+	race        bool // has goroutines, and runs under the race detector
+	holdsKernel bool // see kernel
 }
 
 // kernel reports whether tests of the package need the kernel to themselves.
-func (p goPackage) kernel() bool {
-	return slices.Contains(p.TestImports, lockPackage) || slices.Contains(p.XTestImports, lockPackage)
-}
+func (p goPackage) kernel() bool { return p.holdsKernel }
 
 func list(ctx context.Context, patterns []string) (all []goPackage, err error) {
-	const fields = "-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles,IgnoredGoFiles,TestImports,XTestImports"
+	const fields = "-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles,IgnoredGoFiles"
 	cmd := exec.CommandContext(ctx, "go", append([]string{"list", fields}, patterns...)...)
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
@@ -60,7 +55,7 @@ func list(ctx context.Context, patterns []string) (all []goPackage, err error) {
 		if err := dec.Decode(&p); err != nil {
 			return nil, fmt.Errorf("go list: %w", err)
 		}
-		if p.race, err = p.concurrent(); err != nil {
+		if err := p.inspect(); err != nil {
 			return nil, err
 		}
 		all = append(all, p)
@@ -73,34 +68,38 @@ func filter(all []goPackage, ok func(goPackage) bool) []goPackage {
 	return slices.DeleteFunc(slices.Clone(all), func(p goPackage) bool { return !ok(p) })
 }
 
-// concurrent reports whether the package or its tests start goroutines, or the package imports
-// something meant for goroutines. In other packages the race detector finds nothing, and the tests
-// take ten times as long. An import only in a test, such as net/http for a request, does not count.
-func (p goPackage) concurrent() (bool, error) {
+// inspect reads the source of the package.
+//
+// It sets race if the package or its tests start goroutines, or the package imports something meant
+// for goroutines. In other packages the race detector finds nothing, and the tests take ten times as
+// long. An import only in a test, such as net/http for a request, does not count.
+//
+// It sets holdsKernel if a test calls testenv.HoldKernel or HoldKernelForProcess.
+func (p *goPackage) inspect() error {
 	tests := slices.Concat(p.TestGoFiles, p.XTestGoFiles)
 	for _, name := range slices.Concat(p.GoFiles, tests) {
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
 		if err != nil {
-			return false, err
+			return err
 		}
-		found := !slices.Contains(tests, name) && slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool {
+		test := slices.Contains(tests, name)
+		p.race = p.race || !test && slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool {
 			path := strings.Trim(i.Path.Value, `"`)
 			return path == "sync" || strings.HasPrefix(path, "sync/") || strings.HasPrefix(path, "net/http")
 		})
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.GoStmt:
-				found = true
+				p.race = true
 			case *ast.SelectorExpr: // sync.WaitGroup, errgroup.Group, testing.T, testing.B
-				found = found || slices.Contains([]string{"Go", "Parallel", "RunParallel"}, n.Sel.Name)
+				p.race = p.race || slices.Contains([]string{"Go", "Parallel", "RunParallel"}, n.Sel.Name)
+				of, ok := n.X.(*ast.Ident)
+				p.holdsKernel = p.holdsKernel || test && ok && of.Name == "testenv" && strings.HasPrefix(n.Sel.Name, "HoldKernel")
 			}
-			return !found
+			return true
 		})
-		if found {
-			return true, nil
-		}
 	}
-	return false, nil
+	return nil
 }
 
 // patience is how long test processes may take to clean up after an interrupt.

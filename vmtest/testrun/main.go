@@ -4,10 +4,10 @@
 //	testrun [-packages PATTERNS] [-parallel N] [-slow N] [-again N] [-build PROGRAMS] [-- GO-TEST-FLAGS...]
 //	testrun build PROGRAMS...
 //
-// Packages with tests that need the kernel to themselves (those whose tests import
-// vmtest/kernellock) run in parallel to the others, and all borrow one API server. With -race,
-// packages without goroutines run without it, and packages with a file race_test.go run both ways,
-// because tests of allocations and some others skip themselves under it.
+// Packages with tests that need the kernel to themselves (those whose tests call testenv.HoldKernel)
+// run in parallel to the others, and all borrow one API server. With -race, packages without
+// goroutines run without it, and packages with a file race_test.go run both ways, because tests of
+// allocations and some others skip themselves under it.
 //
 // With -again, failed tests are run again, alone, if at most N failed and nothing else did. The
 // summary lists them even if they pass then: a test that fails by chance is a defect of the test or

@@ -173,7 +173,7 @@ func (c canceller) Write(text []byte) (int, error) { c.CancelFunc(); return len(
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	code, err := run(ctx, []string{"-packages", module + "vmtest/testall"}, canceller{cancel}, io.Discard)
+	code, err := run(ctx, []string{"-packages", module + "collector/display"}, canceller{cancel}, io.Discard)
 	if code != 2 || err == nil || !strings.Contains(err.Error(), "interrupted") {
 		t.Errorf("exit code %d, %v", code, err)
 	}

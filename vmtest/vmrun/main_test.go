@@ -15,7 +15,7 @@ import (
 
 	"github.com/kernosis/kernosis/vmtest/kernel"
 	"github.com/kernosis/kernosis/vmtest/machine"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // This binary is also the machine's first process and the program in it.
@@ -68,7 +68,7 @@ func inMachine(what string) int {
 
 func oldest(t *testing.T) string {
 	t.Helper()
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	dir, err := kernel.CacheDir()
 	if err != nil {
 		t.Fatal(err)

@@ -18,8 +18,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/events"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // reporting returns a sink for Events that reports to a server, and a function that reports an
@@ -74,7 +74,7 @@ func TestForbiddenEventsAreCounted(t *testing.T) {
 	sink, occurs := reporting(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
 	occurs(&event.Event{})
 	metrics := kubetest.Registered(t, &clusterReporter{events: sink})
-	await.Until(t, "the refusal is counted", time.Minute, func() bool {
+	testenv.Until(t, "the refusal is counted", time.Minute, func() bool {
 		return kubetest.Sum(t, metrics, "kernosis_api_writes_total", "object", objectEvent, "outcome", "forbidden") > 0
 	})
 	if at := kubetest.Sum(t, metrics, "kernosis_api_last_acknowledged_timestamp_seconds", "object", objectEvent); at != 0 {
@@ -96,7 +96,7 @@ func TestLastAcknowledgedEvent(t *testing.T) {
 	latest := 0.0
 	for _, write := range []conditions.Outcome{events.Created, events.Patched} {
 		occurs(nil)
-		await.Until(t, "the Event is "+string(write), time.Minute, func() bool { return sink.Stats().Requests[write] > 0 })
+		testenv.Until(t, "the Event is "+string(write), time.Minute, func() bool { return sink.Stats().Requests[write] > 0 })
 		at := kubetest.Sum(t, metrics, "kernosis_api_last_acknowledged_timestamp_seconds", "object", objectEvent)
 		if at <= latest {
 			t.Errorf("%s: last acknowledged at %f, before at %f", write, at, latest)

@@ -15,8 +15,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // watchHangs runs an agent's kernel sources, which call settle, until end is called. Their programs
@@ -47,7 +46,7 @@ func TestAHangOutlastsAKillBeforeItsRecordIsReleased(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to load programs")
 	}
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 	pins := filepath.Join("/sys/fs/bpf", fmt.Sprintf("kernosis-test-%d-%d", os.Getpid(), time.Now().UnixNano()))
 	t.Cleanup(func() { _ = os.RemoveAll(pins) })
 	set := rulesOf(t, `
@@ -92,7 +91,7 @@ rules:
 		kill()
 		runtime.Goexit() // the caller would release the record next
 	})
-	await.UntilShown(t, "the hang is recorded", 15*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "the hang is recorded", 15*time.Second, func() (bool, string) {
 		return killed.Err() != nil, states(first, 0)
 	})
 	end()
@@ -100,7 +99,7 @@ rules:
 
 	second, _ := restoredWith(t, dir, set)
 	end = watchHangs(t, second, pins, second.settle)
-	await.UntilShown(t, "the hang is reported again", 15*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "the hang is reported again", 15*time.Second, func() (bool, string) {
 		got := states(second, 0)
 		return got == want, got
 	})

@@ -20,8 +20,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/metrics"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // rulesOf loads rules with nothing else in force.
@@ -90,7 +89,7 @@ func runLogs(t testing.TB, a *pipeline, logs *logsource.Sources) {
 	})
 	select {
 	case <-up:
-	case <-time.After(await.Within(20 * time.Second)):
+	case <-time.After(testenv.Within(20 * time.Second)):
 		t.Fatal("the log is not read")
 	}
 }
@@ -149,7 +148,7 @@ func flood(t testing.TB, path string, pieces [][]byte, within time.Duration) {
 // TestLogFlood: 56,000 lines in three seconds, which made other agents lose the kernel's log,
 // pass through source, matcher, engine and journal with every line accounted for.
 func TestLogFlood(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	const lines = 56_000
 	path := filepath.Join(t.TempDir(), "kern.log")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -163,7 +162,7 @@ func TestLogFlood(t *testing.T) {
 	flood(t, path, pieces, 3*time.Second)
 	written := time.Now()
 	var s logsource.Stats
-	await.Until(t, "every line", time.Minute, func() bool { s = logs.Stats()[0]; return s.Lines >= lines })
+	testenv.Until(t, "every line", time.Minute, func() bool { s = logs.Stats()[0]; return s.Lines >= lines })
 	t.Logf("%d lines written in %v, handled %v later; %v of CPU with the writer's", lines,
 		written.Sub(began).Round(time.Millisecond), time.Since(written).Round(time.Millisecond), (processTime(t) - before).Round(time.Millisecond))
 	if len(s.Lost) > 0 || s.Skipped > 0 || s.Lines != lines || s.Matched != uint64(wanted) {
@@ -221,7 +220,7 @@ func BenchmarkLogLines(b *testing.B) {
 			for b.Loop() {
 				flood(b, path, pieces, 0)
 				total += lines
-				await.Until(b, "every line", time.Minute, func() bool { return logs.Stats()[0].Lines >= total })
+				testenv.Until(b, "every line", time.Minute, func() bool { return logs.Stats()[0].Lines >= total })
 			}
 			// CPU time, which varies less on a busy machine than elapsed time.
 			b.ReportMetric(float64((processTime(b)-before).Nanoseconds())/float64(total), "cpu-ns/line")

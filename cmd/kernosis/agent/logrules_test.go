@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 const oomRules = `
@@ -63,7 +63,7 @@ func TestOneProblemOfProbeAndLog(t *testing.T) {
 		}
 	}
 	reported.Wait()
-	await.Until(t, "every line", time.Minute, func() bool { return logs.Stats()[0].Matched == lines })
+	testenv.Until(t, "every line", time.Minute, func() bool { return logs.Stats()[0].Matched == lines })
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	problems := a.engine.Problems()
@@ -102,10 +102,10 @@ func TestReplacedRulesReachTheLogs(t *testing.T) {
 	a, logs := newLogAgent(t, rulesOf(t, "rules: [{name: r, events: [log], pattern: one, reason: R, message: m}]\n"), path)
 	runLogs(t, a, logs)
 	appendTo(t, path, "one\ntwo\n")
-	await.Until(t, "two lines", time.Minute, func() bool { return logs.Stats()[0].Lines == 2 })
+	testenv.Until(t, "two lines", time.Minute, func() bool { return logs.Stats()[0].Lines == 2 })
 	a.replace(rulesOf(t, "rules: [{name: r, events: [log], pattern: two, reason: R, message: m}]\n"))
 	appendTo(t, path, "two\none\ntwo\n")
-	await.Until(t, "five lines", time.Minute, func() bool { return logs.Stats()[0].Lines == 5 })
+	testenv.Until(t, "five lines", time.Minute, func() bool { return logs.Stats()[0].Lines == 5 })
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p := a.engine.Problems(); logs.Stats()[0].Matched != 3 || len(p) != 1 || p[0].Count != 3 {

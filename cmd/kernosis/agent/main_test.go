@@ -9,7 +9,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/document"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The child processes of real faults run this binary again.
@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) {
 		return
 	}
-	os.Exit(leakcheck.Run(m.Run))
+	os.Exit(testenv.CheckLeaks(m.Run))
 }
 
 // printed returns the settings of the agent with a file and arguments, as YAML with their origins.

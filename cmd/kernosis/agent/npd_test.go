@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/collector/logsource"
 	"github.com/kernosis/kernosis/collector/plugin"
 	"github.com/kernosis/kernosis/detector/npd"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // A journal that node-problem-detector's files expect on disk is read where journald keeps it.
@@ -89,7 +89,7 @@ func TestNewRulesGetResultsOfChecks(t *testing.T) {
 	a, _ := restoredWith(t, t.TempDir(), rulesOf(t, doorRules))
 	ran := make(chan struct{}, 2)
 	checks := plugin.Config{Name: "t", InvokeInterval: 24 * time.Hour, Spread: 1, Checks: []plugin.Check{
-		{Name: "door", Path: testprogram.Script(t, "exit 1")}, {Name: "window", Path: testprogram.Script(t, "exit 0")},
+		{Name: "door", Path: testenv.Script(t, "exit 1")}, {Name: "window", Path: testenv.Script(t, "exit 0")},
 	}}
 	runner, err := plugin.New(checks, nil, func(r plugin.Result) {
 		a.observe(resultEvent(r))

@@ -13,8 +13,7 @@ import (
 	"github.com/kernosis/kernosis/collector/logsource"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // oomReport is the log of Linux 6.18 for one kill at a cgroup's limit, as read from
@@ -80,7 +79,7 @@ func (r *oomReports) write(t testing.TB, w *os.File, n int) {
 // reader of the kernel's log, all shipped rules, engine and journal. Each line is accounted for
 // and each kill is reported.
 func TestOOMFlood(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	const reports = 4500
 	set, err := detector.Load(detector.Shipped())
 	if err != nil {
@@ -96,7 +95,7 @@ func TestOOMFlood(t *testing.T) {
 		report.write(t, w, n)
 	}
 	var s logsource.Stats
-	await.Until(t, "every line", time.Minute, func() bool { s = logs.Stats()[0]; return s.Lines >= lines })
+	testenv.Until(t, "every line", time.Minute, func() bool { s = logs.Stats()[0]; return s.Lines >= lines })
 	reported := func() (counts map[string]uint64) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -109,7 +108,7 @@ func TestOOMFlood(t *testing.T) {
 		return counts
 	}
 	// The last ones are delayed to wait for the probe's event.
-	await.Until(t, "every kill", time.Minute, func() bool { return reported()["oom-kill-log"] >= reports })
+	testenv.Until(t, "every kill", time.Minute, func() bool { return reported()["oom-kill-log"] >= reports })
 	t.Logf("%d reports, %d lines in %v; %v of CPU with the writer's", reports, lines,
 		time.Since(began).Round(time.Millisecond), (processTime(t) - before).Round(time.Millisecond))
 	// Two lines of each report match: its summary, and the one that names the victim.

@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logsource"
 	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // lastWords is what a kernel with many faults stored when it panicked.
@@ -101,7 +101,7 @@ func problemsOf(t *testing.T, set *detector.RuleSet, logs *logsource.Sources) (o
 	}()
 	select {
 	case <-read:
-	case <-time.After(await.Within(20 * time.Second)):
+	case <-time.After(testenv.Within(20 * time.Second)):
 		t.Error("the logs are not read")
 	}
 	cancel()

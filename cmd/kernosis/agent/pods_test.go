@@ -23,7 +23,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/tenancy"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/reporter/metrics"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // kubeletOf starts a server that answers with a list of pods as kubelet does, with its certificate
@@ -75,7 +75,7 @@ func TestKubeletIsAskedForAPodThatIsNew(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	await.Until(t, "kubelet refuses", 5*time.Second, func() bool { return errors.Is(s.failure(), fs.ErrPermission) })
+	testenv.Until(t, "kubelet refuses", 5*time.Second, func() bool { return errors.Is(s.failure(), fs.ErrPermission) })
 	answer.Store(podList(podText("shop", "db-0", "u-0", "api")))
 	s.Named("shop", "db-0") // makes the agent poll sooner
 	s.Await(t.Context())
@@ -90,7 +90,7 @@ func TestKubeletIsAskedForAPodThatIsNew(t *testing.T) {
 		t.Error("the list of before is of now")
 	}
 	answer.Store(podList(podText("shop", "db-1", "u-1", "api")))
-	await.Until(t, "the new pod is known", 5*time.Second, func() bool {
+	testenv.Until(t, "the new pod is known", 5*time.Second, func() bool {
 		p, ok := s.Pod("u-1")
 		return ok && p.Name == "db-1"
 	})

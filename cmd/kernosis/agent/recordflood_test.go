@@ -9,7 +9,7 @@ import (
 
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/reporter/journal"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 const recordRules = `
@@ -41,7 +41,7 @@ func TestAFloodLeavesTheJournalToOthers(t *testing.T) {
 		pieces = append(pieces, fmt.Appendf(nil, "flood %c %0*d\n", 'a'+n%3, wide, n))
 	}
 	flood(t, path, pieces, 0)
-	await.Until(t, "every line", time.Minute, func() bool { return logs.Stats()[0].Lines == lines+1 })
+	testenv.Until(t, "every line", time.Minute, func() bool { return logs.Stats()[0].Lines == lines+1 })
 	a.flush()
 	counts := func(e *detector.Engine) map[string]uint64 {
 		have := map[string]uint64{}

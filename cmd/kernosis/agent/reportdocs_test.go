@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/collector/ingest"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The examples of docs/reports.md are valid.
@@ -120,13 +120,13 @@ func TestDaemonThatReportsNothingWrong(t *testing.T) {
 	}
 	healthy := func(a *pipeline) {
 		t.Helper()
-		await.UntilShown(t, "both are False", 10*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, "both are False", 10*time.Second, func() (bool, string) {
 			list := a.conditions()
 			return len(list) == 2 && list[0].Status == problem.False && list[1].Status == problem.False, fmt.Sprintf("%+v", list)
 		})
 	}
 	a, in, stop := run()
-	await.Until(t, "the report is taken", 10*time.Second, func() bool {
+	testenv.Until(t, "the report is taken", 10*time.Second, func() bool {
 		_, err := in.Report(ingest.Peer{}, "", []byte(`{"source":"gpu-monitor","conditions":[{"type":"GPUUnhealthy","status":false}]}`))
 		return err == nil
 	})

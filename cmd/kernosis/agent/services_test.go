@@ -24,7 +24,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/metrics"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The example of docs/services.md is valid.
@@ -47,7 +47,7 @@ func TestDocumentedServices(t *testing.T) {
 
 // A discovered service gets its rule and condition, and is remembered after a restart.
 func TestFoundServices(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	const ownRule = "apiVersion: rules.kernosis.io/v1\nconditions:\n  KubeletUnhealthy: {healthyReason: A, healthyMessage: b}\nrules:\n" +
 		"- {name: own, events: [oomkill], condition: KubeletUnhealthy, reason: R, message: m, latched: true}\n"
 	state := t.TempDir()

@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/reporter/console"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 const countedRules = `
@@ -65,7 +65,7 @@ func TestEntriesWait(t *testing.T) {
 	a.takeLine(line("sdb"))
 	want("a line that reports nothing", 5, 4)
 	a.takeLine(line("sdb"))
-	await.Until(t, "a line that reports is written", 10*time.Second, func() bool { return a.journal.Written()-was == 6 })
+	testenv.Until(t, "a line that reports is written", 10*time.Second, func() bool { return a.journal.Written()-was == 6 })
 	a.settle() // it may not be printed yet
 	want("both lines", 6, 6)
 	a.observe(line("sdc"))

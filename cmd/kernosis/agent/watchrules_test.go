@@ -9,14 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // An agent whose folder of rules can't be watched keeps its rules and does not end.
 func TestRulesThatCannotBeWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		var logs logbuffer.Buffer
+		var logs testenv.LogBuffer
 		p := parts{
 			cfg: Config{RulesDir: dir}, changed: changes(dir), agent: &pipeline{},
 			log: slog.New(slog.NewTextHandler(&logs, nil)),

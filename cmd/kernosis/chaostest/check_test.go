@@ -17,8 +17,8 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // quietWithin is how soon everything has to be right after the last harm: the longest retry interval is
@@ -72,7 +72,7 @@ func (w *world) check() {
 
 func (w *world) await(what string, ok func() (bool, string)) {
 	w.t.Helper()
-	await.UntilShown(w.t, what, quietWithin, ok)
+	testenv.UntilShown(w.t, what, quietWithin, ok)
 }
 
 func (w *world) condition(kind string) (corev1.ConditionStatus, error) {
@@ -146,7 +146,7 @@ func (w *world) metric(name string) (sum float64, err error) {
 // ended waits for the end of the agent, which got SIGTERM.
 func (w *world) ended() {
 	w.t.Helper()
-	kill := time.AfterFunc(await.Within(quietWithin), func() { w.agent.Signal(syscall.SIGABRT) })
+	kill := time.AfterFunc(testenv.Within(quietWithin), func() { w.agent.Signal(syscall.SIGABRT) })
 	defer kill.Stop()
 	if err := w.agent.End(); err != nil {
 		w.t.Errorf("the agent ended with %v", err)

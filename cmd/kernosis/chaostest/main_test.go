@@ -14,9 +14,8 @@ import (
 	"testing"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var (
@@ -38,14 +37,14 @@ func TestMain(m *testing.M) {
 // TestChaos runs a plan for each seed. A failure shows its seed, the plan and the time of each step; the
 // same seed gives the same plan again.
 func TestChaos(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: loads programs and provokes real faults")
 	}
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 	n := *seeds
 	if n == 0 {
-		n = testall.Cases(t, 1)
+		n = testenv.Cases(t, 1)
 	}
 	for seed := *firstSeed; seed < *firstSeed+uint64(n); seed++ {
 		t.Run(fmt.Sprintf("seed-%d", seed), func(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // repairs are Diagnoses with a repair of the node, which a web server of the test simulates.
@@ -217,7 +217,7 @@ func (c *controller) stop() {
 	c.ending = true
 	c.mu.Unlock()
 	c.signal(syscall.SIGTERM)
-	kill := time.AfterFunc(await.Within(quietWithin), func() { c.signal(syscall.SIGKILL) })
+	kill := time.AfterFunc(testenv.Within(quietWithin), func() { c.signal(syscall.SIGKILL) })
 	defer kill.Stop()
 	<-c.ended
 }

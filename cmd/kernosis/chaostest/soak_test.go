@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // A soak is a simulated day: the events of 24 hours in less time. After soakWarmUp hours nothing may
@@ -77,7 +77,7 @@ func TestSoak(t *testing.T) {
 	if *soakFor == 0 {
 		t.Skip("make soak runs it")
 	}
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 	w := newWorld(t, cluster.Server(t), *soakFor, "--journal-mib", strconv.Itoa(soakJournalMiB))
 	hour := *soakFor / soakHours
 	s := &soak{w: w, all: growths()}

@@ -18,8 +18,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // controls runs a controller in the agent's namespace until the test ends.
@@ -27,13 +26,13 @@ func (a *agent) controls(server *kubetest.Server) {
 	a.t.Helper()
 	c := exec.Command(a.path, "controller", "--kubeconfig", server.Kubeconfig(a.t, server.Admin()), "--namespace", a.namespace,
 		"--metrics-listen", "", "--health-listen", "")
-	process.RunUntilEnd(a.t, c, &logbuffer.Buffer{})
+	process.RunUntilEnd(a.t, c, &testenv.LogBuffer{})
 }
 
 // A fault leads by a Trigger to its cause and to a repair of the node, which the policy
 // decides on, the controller executes, and the problem's end verifies.
 func TestAFaultLeadsToARepairByTheController(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := cluster.Server(t)
 	for _, mode := range []v1alpha1.RemediationMode{v1alpha1.ModeObserve, v1alpha1.ModeEnforce} {
 		t.Run(string(mode), func(t *testing.T) {

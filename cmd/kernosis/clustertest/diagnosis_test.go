@@ -21,9 +21,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/worker"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // oom returns a cgroup in which to OOM-kill processes; ofIt reports whether a Diagnosis is of it.
@@ -48,7 +47,7 @@ func oom(t *testing.T) (o *inject.OOM, ofIt func(*v1alpha1.Diagnosis) bool) {
 const within = 5 * time.Second
 
 func TestAnOOMKillLeadsToItsCause(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := newAgent(t, cluster.Server(t))
 	a.shipped("oom-kill")
 	a.Start()
@@ -62,7 +61,7 @@ func TestAnOOMKillLeadsToItsCause(t *testing.T) {
 	d := a.awaitEnd(time.Minute, ofIt)
 	took := time.Since(fault)
 	t.Logf("known %s after the fault: %s", took.Round(time.Millisecond), d.Status.Verdict)
-	if took > await.Within(within) {
+	if took > testenv.Within(within) {
 		t.Errorf("the API has it %s after the fault", took)
 	}
 	if d.Spec.NodeName != a.node || d.Spec.OperationSet != "oom-kill" || d.Status.Phase != v1alpha1.PhaseSucceeded {
@@ -95,7 +94,7 @@ func TestAnOOMKillLeadsToItsCause(t *testing.T) {
 }
 
 func TestADiagnosisOfAPerson(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := newAgent(t, cluster.Server(t))
 	a.Start()
 	a.WaitSources(0)
@@ -129,7 +128,7 @@ func TestADiagnosisOfAPerson(t *testing.T) {
 
 // While the API server is down a fault is diagnosed, and reported when the server is back.
 func TestTheServerIsAwayDuringTheFault(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := kubetest.New(t, kubetest.Options{}) // its own server, because the test stops it
 	a := newAgent(t, server)
 	a.shipped("oom-kill")
@@ -169,7 +168,7 @@ func TestTheServerIsAwayDuringTheFault(t *testing.T) {
 // The agent is killed while an operation runs: the next agent continues after the operations that
 // have ended, there is one Diagnosis, and it has each result once.
 func TestKillDuringAnOperation(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := newAgent(t, cluster.Server(t))
 	calls := make(chan string, 10)
 	let := make(chan struct{})
@@ -213,7 +212,7 @@ func TestKillDuringAnOperation(t *testing.T) {
 				if got != w {
 					t.Fatalf("%s is called, want %s", got, w)
 				}
-			case <-time.After(await.Within(time.Minute)):
+			case <-time.After(testenv.Within(time.Minute)):
 				t.Fatalf("%s is not called", w)
 			}
 		}
@@ -247,7 +246,7 @@ func TestKillDuringAnOperation(t *testing.T) {
 
 // Two agents on one node, as while one takes over from the other: only one runs the Diagnosis.
 func TestTwoAgentsOfOneNode(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := newAgent(t, cluster.Server(t))
 	b := a.another()
 	var calls atomic.Int32

@@ -11,8 +11,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // reported returns when the agent first reported a problem of a rule.
@@ -53,7 +52,7 @@ func (a *agent) leads(t *testing.T, verdict string, path []string, ofIt func(*v1
 	if !slices.Equal(way, path) {
 		t.Errorf("path %q, want %q", way, path)
 	}
-	if took > await.Within(within) {
+	if took > testenv.Within(within) {
 		t.Errorf("it is known %s after the problem was reported", took)
 	}
 }
@@ -61,7 +60,7 @@ func (a *agent) leads(t *testing.T, verdict string, path []string, ofIt func(*v1
 // Each family of faults leads by its shipped Trigger to a Diagnosis in the API server that has its
 // cause; OOM kills have a separate test.
 func TestFaultsLeadToTheirCauses(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := cluster.Server(t)
 	a := newAgent(t, server)
 	a.controls(server) // it reports that no policy allows the cordon of a node

@@ -24,9 +24,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var cluster = kubetest.Shared{Own: true} // the controller works on all nodes
@@ -56,7 +55,7 @@ func newAgent(t testing.TB, server *kubetest.Server) *agent {
 	}
 	path := agenttest.Program(t)
 	server.CRDs(t)
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 	people := apitest.Client(t, server.Admin())
 	a := &agent{t: t, people: people, path: path, node: server.Node(t), namespace: server.Namespace(t)}
 	a.kubeconfig = server.Kubeconfig(t, withRights(t, server, a.namespace))
@@ -145,7 +144,7 @@ func (a *agent) knows(trigger string) {
 // await waits until something holds; on a timeout the test fails with what was last seen.
 func (a *agent) await(what string, within time.Duration, ok func(ctx context.Context) (bool, string, error)) {
 	a.t.Helper()
-	within = await.Within(within)
+	within = testenv.Within(within)
 	ctx, cancel := context.WithTimeout(a.t.Context(), within)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)

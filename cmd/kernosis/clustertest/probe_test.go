@@ -18,16 +18,14 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/netlab"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // A pod whose listener does not accept connections: its Event says why the probe fails, and how
 // close it is to a restart; when the probe succeeds again, that is recorded.
 func TestProbeOfAPodReportsItsCause(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := cluster.Server(t)
 	a := newAgent(t, server)
 	ns := server.Namespace(t)
@@ -69,7 +67,7 @@ func TestProbeOfAPodReportsItsCause(t *testing.T) {
 	for _, e := range a.Entries() {
 		if e.Event != nil && e.Event.Kind == event.Probe {
 			t.Logf("reported %s after the failure", e.Now.Sub(e.Event.Time))
-			if late := e.Now.Sub(e.Event.Time); late > await.Within(time.Second) {
+			if late := e.Now.Sub(e.Event.Time); late > testenv.Within(time.Second) {
 				t.Errorf("reported %s after the failure", late)
 			}
 		}
@@ -106,12 +104,12 @@ func netlabHTTP(c net.Conn) {
 // Without a cluster, pods come from a file: liveness and readiness probes use one port, where
 // nothing listens, and each is counted separately.
 func TestProbesOfAFileOfPods(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: loads programs")
 	}
 	path := agenttest.Program(t)
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 	from, to := netlab.Pair(t)
 	to.Listen("10.97.31.2:81", 5)
 	file := filepath.Join(t.TempDir(), "pods.yaml")

@@ -15,8 +15,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // state returns the state of a graph node's result, or "" if it has none.
@@ -61,7 +60,7 @@ func (a *agent) allow(name string, id int, operation string) {
 // A repair waits for its decision, is reported before it begins, is made once, and is not repeated
 // if its outcome is unknown.
 func TestARepairOfTheNode(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := newAgent(t, cluster.Server(t))
 	hang, calls := make(chan bool, 1), make(chan *v1alpha1.Diagnosis, 10)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -101,7 +100,7 @@ func TestARepairOfTheNode(t *testing.T) {
 		select {
 		case d := <-calls:
 			return d
-		case <-time.After(await.Within(time.Minute)):
+		case <-time.After(testenv.Within(time.Minute)):
 			t.Fatal("the repair is not made")
 			return nil
 		}

@@ -21,7 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // certificate returns a self-signed certificate, and its key, as PEM.
@@ -52,7 +52,7 @@ func certificate(t *testing.T, name string) (cert *x509.Certificate, certPEM, ke
 // An agent presents the certificate of a Secret to a web server if it may read the Secret, and
 // otherwise reports that it may not.
 func TestAClientCertificateOfASecret(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := cluster.Server(t)
 	a := newAgent(t, server)
 	cert, certPEM, keyPEM := certificate(t, "kernosis")

@@ -9,13 +9,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // A tenant's Diagnosis looks at the tenant's own pod, with tenant-safe operations only, and its
 // status is written in the tenant's namespace.
 func TestADiagnosisOfATenant(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := cluster.Server(t)
 	a := newAgent(t, server)
 	tenant := server.Namespace(t)

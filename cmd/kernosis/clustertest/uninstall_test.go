@@ -17,12 +17,12 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The command stops a reporting agent, and restores the Node to its previous state.
 func TestUninstallCommand(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := cluster.Server(t)
 	a := newAgent(t, server)
 	objects := server.Client()

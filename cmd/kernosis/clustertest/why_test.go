@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // For a real kill in a pod, why gives the same answer from the API server only, from the journal only,
 // and from both.
 func TestWhyInACluster(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := cluster.Server(t)
 	a := newAgent(t, server)
 	a.shipped("oom-kill")

@@ -10,8 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // stems returns the stems of kernel programs.
@@ -20,7 +19,7 @@ func stems() []string {
 }
 
 func TestNothingIsLacking(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := start(t, lacking{}, "")
 	a.condition("KernosisDegraded", corev1.ConditionFalse, "KernosisIsComplete")
 	code, body := a.get("/readyz")
@@ -32,7 +31,7 @@ func TestNothingIsLacking(t *testing.T) {
 
 // Without the right to load programs, the other parts work: the kernel's log, the API server.
 func TestWithoutPrograms(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := start(t, lacking{Caps: []string{"CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN"}}, "")
 	for _, part := range stems() {
 		a.degraded(part, "MissingRights", "CAP_BPF, CAP_PERFMON")
@@ -43,7 +42,7 @@ func TestWithoutPrograms(t *testing.T) {
 			t.Errorf("message %q has not %q", message, want)
 		}
 	}
-	await.UntilShown(a, "reader of the kernel's log", time.Minute, func() (bool, string) {
+	testenv.UntilShown(a, "reader of the kernel's log", time.Minute, func() (bool, string) {
 		_, body := a.get("/metrics")
 		return strings.Contains(body, `stem="log/kmsg"} 1`), "metrics without it"
 	})
@@ -59,7 +58,7 @@ func TestWithoutPrograms(t *testing.T) {
 			count, _, _ := strings.Cut(rest, "\n")
 			return count
 		}
-		await.UntilShown(a, "one "+reason, time.Minute, func() (bool, string) { return counter() == "1", counter() })
+		testenv.UntilShown(a, "one "+reason, time.Minute, func() (bool, string) { return counter() == "1", counter() })
 	}
 	a.healthy()
 }
@@ -75,7 +74,7 @@ func (a *agent) inject(fault string) {
 
 // With the hardened list of docs/capabilities.md, the agent only lacks what that page says.
 func TestHardened(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := start(t, lacking{Caps: allBut(hardened(t)...)}, "")
 	a.condition("DiskUnhealthy", corev1.ConditionFalse, "")
 	message := a.condition("KernosisDegraded", corev1.ConditionTrue, "MissingRights")
@@ -90,7 +89,7 @@ func TestHardened(t *testing.T) {
 		a.inject(fault)
 	}
 	for _, kind := range []string{"oomkill", "sockfail"} {
-		await.UntilShown(a, "event of "+kind, time.Minute, func() (bool, string) {
+		testenv.UntilShown(a, "event of "+kind, time.Minute, func() (bool, string) {
 			_, body := a.get("/metrics")
 			_, rest, _ := strings.Cut(body, `kernosis_events_total{kind="`+kind+`",node="`+a.node+`"} `)
 			count, _, _ := strings.Cut(rest, "\n")
@@ -104,7 +103,7 @@ func TestHardened(t *testing.T) {
 const hardenedLacks = "not visible without CAP_SYS_ADMIN: full accept queues and listeners of pods (reported as unanswered), kernel stacks of blocked tasks in diagnoses; without CAP_NET_RAW: packets in diagnoses"
 
 func TestWithoutPaths(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	notBPF := filepath.Join(t.TempDir(), "kernosis")
 	a := start(t, lacking{NoKmsg: true, ReadOnly: []string{"STATE"}}, "", "--pin-root", notBPF)
 	a.degraded("log/kmsg", "MissingHostPath", "/dev/kmsg")
@@ -116,7 +115,7 @@ func TestWithoutPaths(t *testing.T) {
 	}
 	// It looks at the kernel's log as well.
 	a.condition("DiskUnhealthy", corev1.ConditionUnknown, "SourceUnavailable")
-	await.UntilShown(a, "OOM kills", time.Minute, func() (bool, string) {
+	testenv.UntilShown(a, "OOM kills", time.Minute, func() (bool, string) {
 		_, body := a.get("/metrics")
 		return strings.Contains(body, `stem="oomkill"} 1`), "metrics without them"
 	})
@@ -124,7 +123,7 @@ func TestWithoutPaths(t *testing.T) {
 }
 
 func TestWithoutReportSocket(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	dir := t.TempDir()
 	a := start(t, lacking{ReadOnly: []string{dir}}, "reports: [{name: gpu, heartbeat: 10s, conditions: [{type: GPUUnhealthy, healthyReason: GPUIsHealthy, healthyMessage: all are}]}]\n",
 		"--report-socket", filepath.Join(dir, "report.sock"))
@@ -136,7 +135,7 @@ func TestWithoutReportSocket(t *testing.T) {
 
 // A pod without hostPID.
 func TestInAPIDNamespaceOfItsOwn(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := start(t, lacking{OwnPIDs: true}, "")
 	a.degraded("processes", "MissingHostPath", "the node's PID namespace (hostPID)")
 	a.condition("KernosisDegraded", corev1.ConditionTrue, "MissingHostPath")
@@ -145,7 +144,7 @@ func TestInAPIDNamespaceOfItsOwn(t *testing.T) {
 
 // Standalone it says the same.
 func TestRunSaysIt(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	dir := t.TempDir()
 	l := lacking{Caps: []string{"CAP_SYSLOG"}}
 	cmd := l.command(t, "run", "--state-dir", filepath.Join(dir, "state"), "--pin-root", "", "--listen", "", "--targets-dir", dir)
@@ -163,7 +162,7 @@ func TestRunSaysIt(t *testing.T) {
 		_ = cmd.Wait()
 	}()
 	a := &agent{T: t}
-	await.UntilShown(a, "lines of what it lacks", time.Minute, func() (bool, string) {
+	testenv.UntilShown(a, "lines of what it lacks", time.Minute, func() (bool, string) {
 		text, err := os.ReadFile(out.Name())
 		if err != nil {
 			return false, err.Error()

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // known are all capabilities.
@@ -115,7 +115,7 @@ func features(t testing.TB, l lacking) *found {
 // dropped alone, together with CAP_SYS_ADMIN, which implies some of them. All capabilities that
 // are not in the table are dropped at once.
 func TestEachCapability(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	lost := func(with []string, l lacking) []string {
 		return slices.DeleteFunc(features(t, l).parts(), func(p string) bool { return slices.Contains(with, p) })
 	}

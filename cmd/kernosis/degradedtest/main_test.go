@@ -20,10 +20,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var cluster kubetest.Shared
@@ -34,7 +33,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err) // it only returns on an error
 		os.Exit(70)
 	}
-	kernellock.Hold()
+	testenv.HoldKernelForProcess()
 	os.Exit(cluster.Run(m))
 }
 
@@ -105,7 +104,7 @@ func start(t *testing.T, l lacking, config string, args ...string) *agent {
 	}, args...)...)
 	cmd.Stdout = io.Discard
 	t.Cleanup(func() { os.RemoveAll(a.pins) })
-	process.RunUntilEnd(t, cmd, &a.log.Buffer)
+	process.RunUntilEnd(t, cmd, &a.log.LogBuffer)
 	a.url, a.pid = a.log.URL(t), cmd.Process.Pid
 	return a
 }
@@ -132,7 +131,7 @@ func (a *agent) get(path string) (int, string) {
 // message.
 func (a *agent) condition(conditionType string, status corev1.ConditionStatus, reason string) (message string) {
 	a.Helper()
-	await.UntilShown(a, fmt.Sprintf("condition %s %s %s", conditionType, status, reason), time.Minute, func() (bool, string) {
+	testenv.UntilShown(a, fmt.Sprintf("condition %s %s %s", conditionType, status, reason), time.Minute, func() (bool, string) {
 		n, err := cluster.Server(a.T).Client().CoreV1().Nodes().Get(a.Context(), a.node, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -152,7 +151,7 @@ func (a *agent) condition(conditionType string, status corev1.ConditionStatus, r
 func (a *agent) degraded(part, reason, lacks string) {
 	a.Helper()
 	metric := fmt.Sprintf("kernosis_degraded{node=%q,part=%q,reason=%q} 1", a.node, part, reason)
-	await.UntilShown(a, metric, time.Minute, func() (bool, string) {
+	testenv.UntilShown(a, metric, time.Minute, func() (bool, string) {
 		_, body := a.get("/metrics")
 		var have []string
 		for line := range strings.Lines(body) {
@@ -163,7 +162,7 @@ func (a *agent) degraded(part, reason, lacks string) {
 		return strings.Contains(body, metric+"\n"), strings.Join(have, "")
 	})
 	note := fmt.Sprintf("degraded: %s: %s: lacks %s, not seen: ", part, reason, lacks)
-	await.UntilShown(a, "ready with "+note, time.Minute, func() (bool, string) {
+	testenv.UntilShown(a, "ready with "+note, time.Minute, func() (bool, string) {
 		code, body := a.get("/readyz")
 		return code == http.StatusOK && strings.HasPrefix(body, "ok\n") && strings.Contains(body, note), body
 	})

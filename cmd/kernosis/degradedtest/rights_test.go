@@ -14,9 +14,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/selfcheck"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // capSet returns a capability set of a status file: "CapEff", "CapBnd".
@@ -69,7 +67,7 @@ func (a *agent) sets(name string, none bool) {
 }
 
 func TestNeedlessRightsAreGivenUp(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := start(t, lacking{}, "")
 	a.condition("KernosisDegraded", corev1.ConditionFalse, "KernosisIsComplete")
 	a.sets("CapEff", true)
@@ -79,17 +77,17 @@ func TestNeedlessRightsAreGivenUp(t *testing.T) {
 
 // Configured programs may need any capability.
 func TestProgramsKeepTheirRights(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	dir := t.TempDir()
 	seen, script, config := filepath.Join(dir, "seen"), filepath.Join(dir, "check.sh"), filepath.Join(dir, "check.json")
-	testprogram.Write(t, script, "#!/bin/sh\ncp /proc/self/status "+seen+".new && mv "+seen+".new "+seen+"\n")
+	testenv.WriteProgram(t, script, "#!/bin/sh\ncp /proc/self/status "+seen+".new && mv "+seen+".new "+seen+"\n")
 	err := os.WriteFile(config, []byte(`{"plugin": "custom", "pluginConfig": {"invoke_interval": "1s", "timeout": "1s"}, "source": "t", "metricsReporting": false,
 			"conditions": [], "rules": [{"type": "temporary", "reason": "Seen", "path": "`+script+`", "timeout": "1s"}]}`), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := start(t, lacking{}, "", "--config.custom-plugin-monitor", config)
-	await.UntilShown(a, "run of the check", time.Minute, func() (bool, string) {
+	testenv.UntilShown(a, "run of the check", time.Minute, func() (bool, string) {
 		_, err := os.Stat(seen)
 		return err == nil, fmt.Sprint(err)
 	})
@@ -101,7 +99,7 @@ func TestProgramsKeepTheirRights(t *testing.T) {
 }
 
 func TestAllRightsAreKeptWhenAsked(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := start(t, lacking{}, "", "--drop-capabilities=false")
 	a.sets("CapEff", false)
 	a.sets("CapBnd", false)

@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // within is how long a Diagnosis may take after its fault was reported.
@@ -34,7 +34,7 @@ func expect(t *testing.T, a *agenttest.Agent, set, about, verdict, path string, 
 			t.Errorf("%s is not excluded: %+v", want, d.Excluded)
 		}
 	}
-	if d.After <= 0 || d.After > await.Within(within) {
+	if d.After <= 0 || d.After > testenv.Within(within) {
 		t.Errorf("it took %s from the problem to the end, want at most %s", d.After, within)
 	}
 	same := 0

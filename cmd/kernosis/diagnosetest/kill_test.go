@@ -14,8 +14,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // slow replaces the shipped set by one whose second operation is slow.
@@ -84,11 +83,11 @@ func ended(t *testing.T, a *agenttest.Agent, fault *inject.OOM) *runner.Saved {
 // If an agent is killed while an operation runs, the next agent continues with that operation: the
 // results of ended ones are kept, and there is one Diagnosis.
 func TestKilledDuringAnOperation(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a, fault := killed(t)
 	checkpoints := worker.Checkpoints(filepath.Join(a.State, "diagnose"))
 	var first time.Time
-	await.Until(t, "the slow operation begins", 20*time.Second, func() bool {
+	testenv.Until(t, "the slow operation begins", 20*time.Second, func() bool {
 		ids, _ := runner.SavedIDs(checkpoints)
 		for _, id := range ids {
 			if s, err := runner.ReadSaved(checkpoints, id); err == nil && s.Report.Running == 2 {
@@ -111,7 +110,7 @@ func TestKilledDuringAnOperation(t *testing.T) {
 // If an agent is killed between the fault and the first operation, there is one Diagnosis: what it
 // had not saved is replayed from the journal.
 func TestKilledAtOnce(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	for name, moment := range map[string]func(t *testing.T, a *agenttest.Agent){
 		"anywhere": func(*testing.T, *agenttest.Agent) {},
 		"as soon as the problem is reported": func(t *testing.T, a *agenttest.Agent) {
@@ -121,7 +120,7 @@ func TestKilledAtOnce(t *testing.T) {
 		},
 		"as soon as the diagnosis is on the disk": func(t *testing.T, a *agenttest.Agent) {
 			pattern := filepath.Join(a.State, "diagnose", "taken", "*.json")
-			await.Until(t, "it is written down", 20*time.Second, func() bool {
+			testenv.Until(t, "it is written down", 20*time.Second, func() bool {
 				found, _ := filepath.Glob(pattern)
 				return len(found) > 0
 			})
@@ -140,7 +139,7 @@ func TestKilledAtOnce(t *testing.T) {
 
 // While an agent runs, a person can run Diagnoses too, and sees those of both.
 func TestRunByHandBesideAnAgent(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a, fault := killed(t)
 	code, out := kernosis(t, "diagnose", "run", "--shipped", "disk-error", "--id", "by-hand", "--state-dir", a.State)
 	if code > 1 || !strings.Contains(out, "run by-hand\n") {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func newAgent(t *testing.T, args ...string) *agenttest.Agent {
 		t.Skip("needs root: loads programs and provokes real faults")
 	}
 	program := agenttest.Program(t)
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 	return agenttest.New(t, program, args...)
 }
 

@@ -13,13 +13,13 @@ import (
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // A service that stops answering is reported by its condition, also across a restart of the
 // agent, and so is its recovery.
 func TestServiceOfTheNode(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	var broken atomic.Bool
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

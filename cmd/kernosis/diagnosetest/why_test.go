@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // asPlugin runs kernosis as kubectl does.
@@ -46,7 +46,7 @@ func calledAs(t *testing.T, name string, args ...string) (code int, out string) 
 // why answers from the journal of a running agent, after real faults: for its node, and for a pod by
 // its UID.
 func TestWhy(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	const uid = "4a1f7c52-8f1e-4d0c-9a55-0d6f2f6b1c11"
 	a := newAgent(t)
 	a.Start()

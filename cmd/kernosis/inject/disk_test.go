@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestDiskError(t *testing.T) {
@@ -53,7 +53,7 @@ func TestDiskError(t *testing.T) {
 			}
 			// The kernel counts a request after it has woken the waiting task.
 			reached := 0
-			await.UntilShown(t, fmt.Sprintf("%d requests reach the device", want), 5*time.Second, func() (bool, string) {
+			testenv.UntilShown(t, fmt.Sprintf("%d requests reach the device", want), 5*time.Second, func() (bool, string) {
 				reached = requests(t, device, tc.column) - before
 				return reached >= want, strconv.Itoa(reached)
 			})

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestFaults(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	seen := map[string]bool{}
 	for _, f := range inject.Faults() {
 		if f.Name == "" || f.Summary == "" || !strings.HasSuffix(f.Does, ".") || seen[f.Name] {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestHungTask(t *testing.T) {
@@ -51,13 +51,13 @@ func TestHungTask(t *testing.T) {
 
 func TestHungTaskHealsByItself(t *testing.T) {
 	needRoot(t)
-	h := &inject.HungTask{Limit: await.Within(2 * time.Second)}
+	h := &inject.HungTask{Limit: testenv.Within(2 * time.Second)}
 	hang, err := h.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	await.Until(t, "waiter out of state D", 10*time.Second, func() bool { return state(t, hang.Waiter) != 'D' })
+	testenv.Until(t, "waiter out of state D", 10*time.Second, func() bool { return state(t, hang.Waiter) != 'D' })
 }
 
 func TestHungTaskHealsWhenHolderIsKilled(t *testing.T) {
@@ -69,7 +69,7 @@ func TestHungTaskHealsWhenHolderIsKilled(t *testing.T) {
 	}
 	defer h.Close()
 	syscall.Kill(hang.Holder.PID, syscall.SIGKILL)
-	await.Until(t, "waiter out of state D", 10*time.Second, func() bool { return state(t, hang.Waiter) != 'D' })
+	testenv.Until(t, "waiter out of state D", 10*time.Second, func() bool { return state(t, hang.Waiter) != 'D' })
 }
 
 func TestFSFreeze(t *testing.T) {
@@ -102,13 +102,13 @@ func TestFSFreeze(t *testing.T) {
 func TestFSFreezeOverrun(t *testing.T) {
 	dir := stateDir(t)
 	// The limit includes the start of the writer.
-	z := &inject.FSFreeze{StateDir: dir, Limit: await.Within(2 * time.Second)}
+	z := &inject.FSFreeze{StateDir: dir, Limit: testenv.Within(2 * time.Second)}
 	hang, err := z.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer z.Close()
-	await.Until(t, "writer out of state D", 10*time.Second, func() bool { return state(t, hang.Waiter) != 'D' })
+	testenv.Until(t, "writer out of state D", 10*time.Second, func() bool { return state(t, hang.Waiter) != 'D' })
 	if err := z.Close(); err != nil {
 		t.Error(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // killInjector starts a process that runs the fault, waits until it has happened and kills
@@ -73,7 +73,7 @@ func TestSIGKILLGuard(t *testing.T) {
 			t.Parallel()
 			dir := stateDir(t)
 			pid := killInjector(t, fault, dir, until, false)
-			await.Until(t, "the guard's clean-up", 10*time.Second, func() bool { return len(traces(t, dir))+len(tracesOf(pid)) == 0 })
+			testenv.Until(t, "the guard's clean-up", 10*time.Second, func() bool { return len(traces(t, dir))+len(tracesOf(pid)) == 0 })
 		})
 	}
 }

@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // marker is in the environment of every process of this test run.
@@ -33,11 +32,11 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		return
 	}
-	kernellock.Hold()
+	testenv.HoldKernelForProcess()
 	os.Setenv(marker, strconv.Itoa(os.Getpid()))
 	// Race-enabled children would otherwise take a second each to exit.
 	os.Setenv("GORACE", strings.TrimSpace("atexit_sleep_ms=0 "+os.Getenv("GORACE")))
-	code := leakcheck.Run(m.Run)
+	code := testenv.CheckLeaks(m.Run)
 	if left := marked(os.Getpid()); code == 0 && len(left) > 0 {
 		fmt.Fprintf(os.Stderr, "processes left behind: %q\n", left)
 		code = 1

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestProbe(t *testing.T) {
@@ -48,7 +48,7 @@ func TestProbe(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if a.Outcome != tc.kind.Expect() || !strings.Contains(a.Error, tc.wantError) || a.Took < tc.atLeast || a.Took > time.Second+await.Within(500*time.Millisecond) {
+				if a.Outcome != tc.kind.Expect() || !strings.Contains(a.Error, tc.wantError) || a.Took < tc.atLeast || a.Took > time.Second+testenv.Within(500*time.Millisecond) {
 					t.Errorf("got %+v, want %s with %q", a, tc.kind.Expect(), tc.wantError)
 				}
 				tcp, err := os.ReadFile("/proc/" + itoa(target.TargetPID) + "/net/netstat")

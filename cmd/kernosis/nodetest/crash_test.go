@@ -14,13 +14,13 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The kernel prints crashes in containers with names that the container has chosen. None sets or
 // clears a condition.
 func TestACrashInAContainerForgesNothing(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	if on, err := os.ReadFile("/proc/sys/debug/exception-trace"); runtime.GOARCH != "amd64" || err != nil || strings.TrimSpace(string(on)) == "0" {
 		t.Skipf("this kernel does not print crashes of the program: %s, exception-trace %q (%v)", runtime.GOARCH, on, err)
 	}

@@ -12,16 +12,15 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Probes of the other kinds: a readiness probe restarts nothing, keeps failing, and recovers; a
 // startup probe ends the container, and nothing is reported for the probes that wait for it.
 func TestReadinessAndStart(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	n := machine.Node(t)
 	a := newAgent(t, kubeletFlags(t, n)...)
 	a.Start()
@@ -45,7 +44,7 @@ func TestReadinessAndStart(t *testing.T) {
 	t.Run("startup", func(t *testing.T) {
 		n.Await(t, starting, "restarted", 60*time.Second, func(p *corev1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount > 0 })
 		killed := a.killed(t, starting)
-		await.UntilShown(t, "failures of the start", 30*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, "failures of the start", 30*time.Second, func() (bool, string) {
 			return len(probes(a, starting)) >= 3, strconv.Itoa(len(probes(a, starting)))
 		})
 		for i, e := range probes(a, starting) {
@@ -58,7 +57,7 @@ func TestReadinessAndStart(t *testing.T) {
 	t.Run("readiness", func(t *testing.T) {
 		not := n.Await(t, unready, "not ready", 30*time.Second, func(p *corev1.Pod) bool { return !node.Ready(p) })
 		a.says(t, unready, "ProbeTargetRefused", "readiness ", since(not, corev1.PodReady))
-		await.UntilShown(t, "failures beyond the threshold", 30*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, "failures beyond the threshold", 30*time.Second, func() (bool, string) {
 			return len(probes(a, unready)) > 4, strconv.Itoa(len(probes(a, unready)))
 		})
 		for i, e := range probes(a, unready) {
@@ -67,7 +66,7 @@ func TestReadinessAndStart(t *testing.T) {
 			}
 		}
 		a.has(t, unready, fault.None)
-		await.UntilShown(t, "end of its failures", 30*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, "end of its failures", 30*time.Second, func() (bool, string) {
 			all := agenttest.Events(a.Entries(), event.ProbeRecovered)
 			return slices.ContainsFunc(all, func(e *event.Event) bool { return e.Probe.Pod == unready.Name && !e.Probe.Over }), strconv.Itoa(len(all))
 		})

@@ -16,13 +16,13 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // A rule reads the labels of the pod in which a kill happened, whatever the agent's source of pods,
 // also for a kill while no agent ran. Events have no labels while no rule reads them.
 func TestRulesReadLabelsOfPods(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	rules := t.TempDir()
 	write := func(text string) {
 		t.Helper()

@@ -12,16 +12,15 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // A container that is killed again after each restart has another ID each time; the node's condition
 // still reports the loop.
 func TestACrashLoopIsReportedOnTheNode(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	a := newAgent(t)
 	a.Start()
 	a.WaitSources(0)
@@ -54,7 +53,7 @@ func TestACrashLoopIsReportedOnTheNode(t *testing.T) {
 	if len(ids) < 5 {
 		t.Errorf("%d kills in %d containers: kubelet has not restarted it each time", len(killed), len(ids))
 	}
-	await.UntilShown(t, "condition", 30*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "condition", 30*time.Second, func() (bool, string) {
 		n, err := a.node.Server().Client().CoreV1().Nodes().Get(t.Context(), a.node.Name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)

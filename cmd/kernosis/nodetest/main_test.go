@@ -11,11 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Restarts come fast, so that a loop does not take minutes.
@@ -42,9 +41,9 @@ func newAgent(t testing.TB, args ...string) *agent {
 	n := machine.Node(t)
 	server := n.Server()
 	server.CRDs(t)
-	n.Image(t, fault.Image, testprogram.Build(t, fault.Program))
+	n.Image(t, fault.Image, testenv.BuildProgram(t, fault.Program))
 	a := &agent{node: n, kubeconfig: server.Kubeconfig(t, server.Admin()), namespace: server.Namespace(t)}
-	kernellock.HoldFor(t)
+	testenv.HoldKernel(t)
 	a.Agent = agenttest.New(t, agenttest.Program(t), append([]string{
 		"--kubeconfig", a.kubeconfig, "--node-name", n.Name, "--namespace", server.Namespace(t),
 		"--port", "0", "--prometheus-port", "0", "--report-socket", "", "--listen", "127.0.0.1:0",

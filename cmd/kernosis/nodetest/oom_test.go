@@ -12,9 +12,9 @@ import (
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // If a child process of a container is killed, the container continues and kubelet has nothing to
@@ -29,7 +29,7 @@ func TestAKilledChildIsReportedOnItsPod(t *testing.T) {
 	// awaits waits until that many kills are reported, and returns the latest Event.
 	awaits := func(kills int) (last corev1.Event) {
 		t.Helper()
-		await.UntilShown(t, fmt.Sprintf("Event of kill %d", kills), 30*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, fmt.Sprintf("Event of kill %d", kills), 30*time.Second, func() (bool, string) {
 			n := 0
 			for _, e := range a.reported(t, pod) {
 				if e.Reason == "OOMKilling" {
@@ -55,7 +55,7 @@ func TestAKilledChildIsReportedOnItsPod(t *testing.T) {
 	}
 	awaits(5)
 
-	await.UntilShown(t, "condition", 30*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "condition", 30*time.Second, func() (bool, string) {
 		n, err := a.node.Server().Client().CoreV1().Nodes().Get(t.Context(), a.node.Name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -22,11 +22,10 @@ import (
 	"github.com/kernosis/kernosis/deploy/chart"
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // ofKubelet is a cluster in which agents have the chart's role for pods from kubelet.
@@ -109,7 +108,7 @@ func (c *ofKubelet) readsNoPods(t *testing.T, of *corev1.Pod) {
 func (c *ofKubelet) ended(t *testing.T, what string, ok func(*v1alpha1.Diagnosis) bool) *v1alpha1.Diagnosis {
 	t.Helper()
 	var found *v1alpha1.Diagnosis
-	await.UntilShown(t, "end of "+what, time.Minute, func() (bool, string) {
+	testenv.UntilShown(t, "end of "+what, time.Minute, func() (bool, string) {
 		var all v1alpha1.DiagnosisList
 		if err := c.people.List(t.Context(), &all); err != nil {
 			t.Fatal(err)
@@ -140,7 +139,7 @@ func values(d *v1alpha1.Diagnosis, operation string) map[string]string {
 // With pods from kubelet an agent has no right to read pods at the API server, but works as with
 // that right: a new pod is found with its name, labels and namespace.
 func TestPodsFromKubelet(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	n := machine.Node(t)
 	c := installOfKubelet(t, n)
 	a := newAgent(t, c.flags...)
@@ -168,7 +167,7 @@ func TestPodsFromKubelet(t *testing.T) {
 	}}})
 	a.Start()
 	a.WaitSources(0)
-	await.Until(t, "kubelet's pods are known", 30*time.Second, func() bool {
+	testenv.Until(t, "kubelet's pods are known", 30*time.Second, func() bool {
 		return a.metrics(t).Sum("kernosis_pod_source_reads_total", "source", "kubelet") > 0
 	})
 
@@ -181,7 +180,7 @@ func TestPodsFromKubelet(t *testing.T) {
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	pod = n.Create(t, pod)
 	var reported corev1.Event
-	await.UntilShown(t, "Event on the pod", 30*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "Event on the pod", 30*time.Second, func() (bool, string) {
 		i := slices.IndexFunc(a.reported(t, pod), func(e corev1.Event) bool { return e.Reason == "OOMKilling" })
 		if i >= 0 {
 			reported = a.reported(t, pod)[i]
@@ -227,7 +226,7 @@ func TestPodsFromKubelet(t *testing.T) {
 	probed.Spec.Containers[0].LivenessProbe.PeriodSeconds = 10 // the interval at which kubelet's counters are read
 	probed = n.Run(t, probed)
 	a.has(t, probed, fault.Status)
-	await.UntilShown(t, "Event on the pod whose probe fails", 60*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "Event on the pod whose probe fails", 60*time.Second, func() (bool, string) {
 		return slices.ContainsFunc(a.reported(t, probed), func(e corev1.Event) bool {
 			return e.Reason == "ProbeBadStatus" && strings.Contains(e.Message, "503") && e.InvolvedObject.Name == "answers-503"
 		}), n.Describe(t, probed)

@@ -17,11 +17,10 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // kubeletFlags returns flags with which an agent queries kubelet as a service account that may.
@@ -96,7 +95,7 @@ func failures() []*failing {
 // Each way in which a probe can fail is reported on the pod with its cause, before kubelet restarts
 // the container, and with as many failures as kubelet counts; nothing is reported for healthy pods.
 func TestAFailedProbeIsReportedWithItsCause(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	n := machine.Node(t)
 	a := newAgent(t, kubeletFlags(t, n)...)
 	a.Start()
@@ -139,7 +138,7 @@ func TestAFailedProbeIsReportedWithItsCause(t *testing.T) {
 // reportsNoMore checks that answers that were cut off are not reported as failures unless kubelet
 // counts them.
 func (a *agent) reportsNoMore(t *testing.T, pod *corev1.Pod) {
-	await.UntilShown(t, "answers that kubelet does not count", 60*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "answers that kubelet does not count", 60*time.Second, func() (bool, string) {
 		n := a.metrics(t).Sum("kernosis_probe_observations_total", "outcome", "not-counted-by-kubelet")
 		return n >= 5, fmt.Sprint(n)
 	})
@@ -169,7 +168,7 @@ func (a *agent) reports(t *testing.T, f *failing) {
 		return sum
 	}
 	want := threshold
-	await.UntilShown(t, "Event with the whole count", 30*time.Second, func() (bool, string) { return reported() >= want, a.node.Describe(t, f.pod) })
+	testenv.UntilShown(t, "Event with the whole count", 30*time.Second, func() (bool, string) { return reported() >= want, a.node.Describe(t, f.pod) })
 	inTime, checked := false, 0
 	events := a.reported(t, f.pod)
 	slices.SortStableFunc(events, func(x, y corev1.Event) int { return x.CreationTimestamp.Compare(y.CreationTimestamp.Time) })
@@ -205,7 +204,7 @@ func (a *agent) reports(t *testing.T, f *failing) {
 		t.Errorf("kubelet has counted %d failures, threshold %d", failed, threshold)
 	}
 	// kubelet's counters show a failure a moment later.
-	await.UntilShown(t, "agreement with kubelet's counts", 30*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "agreement with kubelet's counts", 30*time.Second, func() (bool, string) {
 		failed := a.metrics(t).Sum("kernosis_probe_results_total", "namespace", f.pod.Namespace, "pod", f.pod.Name, "probe_type", "liveness", "result", "failed")
 		reported, counted := len(probes(a, f.pod)), a.counted(t, f.pod)
 		return int(failed) == reported && reported == counted, fmt.Sprintf("the metrics have %v failures, %d were reported, and kubelet has counted %d", failed, reported, counted)

@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // agent is what status reads of an agent: a state folder and an endpoint.
@@ -280,9 +280,9 @@ func TestLongJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := NewReader(a.config())
-	r.within = await.Within(200 * time.Millisecond) // for each piece; the whole takes longer
+	r.within = testenv.Within(200 * time.Millisecond) // for each piece; the whole takes longer
 	var s *State
-	await.UntilShown(t, "the journal", 20*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "the journal", 20*time.Second, func() (bool, string) {
 		s = r.Read(t.Context())
 		return len(s.Unread) == 0, text(t, s, View{})
 	})

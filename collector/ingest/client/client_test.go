@@ -18,11 +18,10 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/ingest"
 	"github.com/kernosis/kernosis/collector/ingest/client"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
-func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
+func TestMain(m *testing.M) { os.Exit(testenv.CheckLeaks(m.Run)) }
 
 func socketPath(t testing.TB) string {
 	t.Helper()
@@ -95,7 +94,7 @@ func (a *agent) emit(ev *event.Event) {
 // wait waits until ok accepts the lines received from the agent.
 func (a *agent) wait(what string, ok func(lines []string) bool) {
 	a.t.Helper()
-	await.UntilShown(a.t, what, 20*time.Second, func() (bool, string) {
+	testenv.UntilShown(a.t, what, 20*time.Second, func() (bool, string) {
 		a.mu.Lock()
 		lines := slices.Clone(a.lines)
 		a.mu.Unlock()
@@ -106,7 +105,7 @@ func (a *agent) wait(what string, ok func(lines []string) bool) {
 // counted waits until the client's counters are as expected, because answers come with a delay.
 func counted(t testing.TB, c *client.Client, ok func(client.Stats) bool) {
 	t.Helper()
-	await.UntilShown(t, "the client's counts", 20*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "the client's counts", 20*time.Second, func() (bool, string) {
 		s := c.Stats()
 		return ok(s), fmt.Sprintf("%+v", s)
 	})

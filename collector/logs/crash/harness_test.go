@@ -11,10 +11,10 @@ import (
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
-func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
+func TestMain(m *testing.M) { os.Exit(testenv.CheckLeaks(m.Run)) }
 
 // Records as the kernel stores them: an oops that it survived, and one that made it panic.
 const (

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // logLines returns lines that compress badly, of n bytes each.
@@ -252,7 +252,7 @@ func TestRestartWhenCompressed(t *testing.T) {
 				// The reader is at the start of the file only when the file has content, and knows
 				// the three files then.
 				l.write("half")
-				await.UntilShown(t, "a position that knows three files", patience, func() (bool, string) {
+				testenv.UntilShown(t, "a position that knows three files", patience, func() (bool, string) {
 					at := string(c.r.Position())
 					return strings.Count(at, `"time":`) == 3, at
 				})

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/logs"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/disklab"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestNewLinesOnly(t *testing.T) {
@@ -169,7 +169,7 @@ func TestDeletedFileIsLetGo(t *testing.T) {
 	}
 	log.remove("app.log")
 	c.until("status", func() bool { return len(c.status) > 1 })
-	await.Until(t, "the file is closed", patience, func() bool { return !held() })
+	testenv.Until(t, "the file is closed", patience, func() bool { return !held() })
 	log.reopen()
 	log.write("2\n")
 	c.want("1", "2")

@@ -9,7 +9,7 @@ import (
 	"time"
 	_ "time/tzdata" // for machines without it
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestDecode(t *testing.T) {
@@ -214,7 +214,7 @@ func TestLookback(t *testing.T) {
 		defer c.mu.Unlock()
 		return len(c.items)
 	}
-	await.Until(t, "a fifth line", patience, func() bool {
+	testenv.Until(t, "a fifth line", patience, func() bool {
 		l.write(line(20, "twenty"))
 		return handed() > 4
 	})

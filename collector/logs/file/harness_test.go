@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/logs"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // running is a running Reader with what it has handed over: a line as its text, a loss as
@@ -93,7 +93,7 @@ func (c *running) hold(l *logFile, line string) {
 	c.held.Lock()
 	before := c.handing.Load()
 	l.write(line + "\n")
-	deadline := time.Now().Add(await.Within(patience))
+	deadline := time.Now().Add(testenv.Within(patience))
 	for c.handing.Load() == before {
 		if time.Now().After(deadline) {
 			c.held.Unlock()
@@ -106,7 +106,7 @@ func (c *running) hold(l *logFile, line string) {
 // untilAt waits for a position that contains text.
 func (c *running) untilAt(text string) {
 	c.t.Helper()
-	await.UntilShown(c.t, "position with "+text, patience, func() (bool, string) {
+	testenv.UntilShown(c.t, "position with "+text, patience, func() (bool, string) {
 		at := string(c.r.Position())
 		return strings.Contains(at, text), at
 	})
@@ -122,7 +122,7 @@ func (c *running) notify() {
 // until waits for a condition that is checked after each item and status.
 func (c *running) until(what string, ok func() bool) {
 	c.t.Helper()
-	deadline := time.After(await.Within(patience))
+	deadline := time.After(testenv.Within(patience))
 	for {
 		c.mu.Lock()
 		met := ok()
@@ -173,7 +173,7 @@ func (c *running) stop() logs.Position {
 		if err != nil {
 			c.t.Errorf("Run = %v", err)
 		}
-	case <-time.After(await.Within(patience)):
+	case <-time.After(testenv.Within(patience)):
 		c.t.Fatal("Run goes on after its context has ended")
 	}
 	return c.r.Position()

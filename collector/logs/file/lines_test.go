@@ -10,12 +10,12 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestPartialLine(t *testing.T) {
 	log := newLog(t, filepath.Join(t.TempDir(), "app.log"))
-	after := await.Within(time.Second) // both parts of a line are written within this time
+	after := testenv.Within(time.Second) // both parts of a line are written within this time
 	c := start(t, Config{Path: log.path}, func(r *Reader) { r.partialAfter = after }).up()
 	log.write("in one")
 	log.write(" go\n")

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/logs"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestDamaged(t *testing.T) {
@@ -88,7 +88,7 @@ func TestHalfWritten(t *testing.T) {
 }
 
 func TestPacked(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	text := strings.Repeat("a line that is repeated\n", 1<<20)
 	path := filepath.Join(t.TempDir(), "a.gz")
 	if err := os.WriteFile(path, []byte(gzipOf(t, text)+gzipOf(t, "and a second part\n")), 0o600); err != nil {

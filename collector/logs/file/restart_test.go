@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/logs"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Between two runs a log changes in any way. The second run gets what was written in the meantime,
@@ -179,7 +179,7 @@ func TestHandleFails(t *testing.T) {
 			return nil
 		})
 	}()
-	await.Until(t, "a position", patience, func() bool { return r.Position() != "" })
+	testenv.Until(t, "a position", patience, func() bool { return r.Position() != "" })
 	l.write("1\n2\n3\n")
 	if err := <-done; err != full { //nolint:errorlint // it has to be the very error
 		t.Errorf("Run = %v", err)

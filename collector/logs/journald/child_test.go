@@ -18,10 +18,8 @@ import (
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // helperDir is the environment variable that makes the test binary read this journal until it is
@@ -40,7 +38,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	os.Exit(leakcheck.Run(m.Run))
+	os.Exit(testenv.CheckLeaks(m.Run))
 }
 
 // fake returns an option that replaces journalctl by a script, which gets the number of its run as
@@ -50,7 +48,7 @@ func fake(t *testing.T, script string) func(*Reader) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "journalctl")
 	text := "#!/bin/sh\nD=" + dir + "\nN=$(cat $D/n 2>/dev/null || echo 0); N=$((N+1)); echo $N >$D/n\n" + script
-	testprogram.Write(t, path, text)
+	testenv.WriteProgram(t, path, text)
 	return func(r *Reader) {
 		r.command = func(string) (string, error) { return path, nil }
 		r.folders = []string{makeFile(t, filepath.Join(dir, "journal"))}
@@ -170,7 +168,7 @@ func TestArguments(t *testing.T) {
 	c := start(t, Config{Directory: "/a folder", Filter: Filter{Identifiers: []string{"--vacuum-size=1"}}, Position: "1f " + someCursor},
 		fake(t, `printf '%s\n' "$@" >`+out+`.new; env >>`+out+`.new; mv `+out+`.new `+out+`; exec sleep 1000`))
 	var args []byte
-	await.Until(t, "the arguments", patience, func() (ok bool) {
+	testenv.Until(t, "the arguments", patience, func() (ok bool) {
 		args, _ = os.ReadFile(out)
 		return args != nil
 	})
@@ -288,7 +286,7 @@ func TestChildDiesWithTheProcess(t *testing.T) {
 	}
 	_ = helper.Wait()
 	for _, pid := range pids {
-		await.Until(t, fmt.Sprintf("the end of journalctl %d", pid), patience, func() bool {
+		testenv.Until(t, fmt.Sprintf("the end of journalctl %d", pid), patience, func() bool {
 			return unix.Kill(pid, 0) != nil || isZombie(pid)
 		})
 	}
@@ -311,7 +309,7 @@ func TestRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testprogram.Install(t, root, tool, "/usr/bin/journalctl")
+	testenv.InstallProgram(t, root, tool, "/usr/bin/journalctl")
 	folder := filepath.Join(root, "/var/log/journal")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/logs"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // patience is how long anything may take on a busy machine.
@@ -107,7 +107,7 @@ func (c *running) notify() {
 // until waits for a condition that is checked after each item and status.
 func (c *running) until(what string, ok func() bool) {
 	c.t.Helper()
-	deadline := time.After(await.Within(patience))
+	deadline := time.After(testenv.Within(patience))
 	for {
 		c.mu.Lock()
 		met := ok()
@@ -151,7 +151,7 @@ func (c *running) stop() logs.Position {
 		if err != nil {
 			c.t.Errorf("Run = %v", err)
 		}
-	case <-time.After(await.Within(patience)):
+	case <-time.After(testenv.Within(patience)):
 		c.t.Fatal("Run goes on after its context has ended")
 	}
 	return c.r.Position()
@@ -209,7 +209,7 @@ func (j *journal) write(file string, entries ...[]byte) {
 
 func (j *journal) writeWith(options []string, file string, entries ...[]byte) {
 	j.t.Helper()
-	ctx, cancel := context.WithTimeout(j.t.Context(), await.Within(patience))
+	ctx, cancel := context.WithTimeout(j.t.Context(), testenv.Within(patience))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, j.tool, append(options, "--output="+filepath.Join(j.dir, file), "-")...)
 	cmd.Stdin = bytes.NewReader(bytes.Join(entries, nil))

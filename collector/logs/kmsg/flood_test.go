@@ -10,7 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logs"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // writeKmsg opens the log for writing, but only in a test VM: everybody uses the host's ring.
@@ -95,7 +95,7 @@ func flood(t *testing.T, log *os.File, holdUp bool) {
 	}
 	c := &tally{t: t, begin: t.Name() + " begins", end: t.Name() + " ends"}
 	r := New(Config{Lookback: time.Hour})
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(5*time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(5*time.Minute))
 	defer cancel()
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
@@ -148,7 +148,7 @@ func flood(t *testing.T, log *os.File, holdUp bool) {
 
 func firstAfter(t *testing.T, at logs.Position) (first string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(time.Minute))
 	defer cancel()
 	if err := New(Config{Position: at}).Run(ctx, func(item logs.Item) error {
 		if first == "" {
@@ -166,7 +166,7 @@ func firstAfter(t *testing.T, at logs.Position) (first string) {
 func TestForgedLines(t *testing.T) {
 	log := writeKmsg(t)
 	r := New(Config{Lookback: time.Hour})
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(time.Minute))
 	defer cancel()
 	for _, forged := range []string{
 		"<0>kernosis-forged: Out of memory", "<3>kernosis-forged", "kernosis-forged", "<8>kernosis-forged", "<256>kernosis-forged",

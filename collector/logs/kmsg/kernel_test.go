@@ -13,7 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // rawRing returns the current contents of the kernel's ring, using only read(2).
@@ -47,7 +47,7 @@ func TestRealRing(t *testing.T) {
 		t.Skip("the kernel's log is empty")
 	}
 	r := New(Config{Lookback: everything})
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(time.Minute))
 	defer cancel()
 	var first hostfs.KernelRecord
 	if _, err := hostfs.ParseKernelRecord(raw[0], &first); err != nil {
@@ -123,7 +123,7 @@ func TestRealRingWithASmallBuffer(t *testing.T) {
 	}
 	r := New(Config{Position: "none 0"}) // of another boot: from the start, every gap counted
 	r.buffer = 16
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(time.Minute))
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(time.Minute))
 	defer cancel()
 	var lines, lost, tooLong uint64
 	err := r.Run(ctx, func(item logs.Item) error {
@@ -170,7 +170,7 @@ func TestCancelWhileWaiting(t *testing.T) {
 		if err != nil || !opened.Load() {
 			t.Errorf("Run = %v, opened %v", err, opened.Load())
 		}
-	case <-time.After(await.Within(time.Minute)):
+	case <-time.After(testenv.Within(time.Minute)):
 		t.Fatal("Run goes on")
 	}
 }

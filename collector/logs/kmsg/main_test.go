@@ -4,9 +4,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(leakcheck.Run(m.Run))
+	os.Exit(testenv.CheckLeaks(m.Run))
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/process"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
@@ -121,7 +121,7 @@ func TestCommand(t *testing.T) {
 
 func TestProgram(t *testing.T) {
 	p := New(hostfs.New("/"))
-	limit := await.Within(2 * time.Second) // the shell has to start within it
+	limit := testenv.Within(2 * time.Second) // the shell has to start within it
 	for name, c := range map[string]struct {
 		script                string
 		timeout               time.Duration

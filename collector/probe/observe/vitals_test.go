@@ -19,7 +19,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 const (
@@ -230,7 +230,7 @@ func TestRealContainer(t *testing.T) {
 	w.set([]container{{id: id, limited: true, running: true}}, 0)
 	until := func(what string, ok func(*facts) bool) (f facts) {
 		t.Helper()
-		await.UntilShown(t, what, 20*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, what, 20*time.Second, func() (bool, string) {
 			f = w.look(id, time.Now())
 			return ok(&f), fmt.Sprintf("%+v", f)
 		})

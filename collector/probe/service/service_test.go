@@ -33,16 +33,13 @@ import (
 	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/active"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/disklab"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
 	"github.com/kernosis/kernosis/vmtest/netlab"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
-func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
+func TestMain(m *testing.M) { os.Exit(testenv.CheckLeaks(m.Run)) }
 
 // plenty is longer than anything takes that is not meant to time out.
 const plenty = 30 * time.Second
@@ -99,7 +96,7 @@ func (p *tape) report(ev *event.Event) {
 // wait returns and clears what was reported up to a text.
 func (p *tape) wait(t *testing.T, until string) []string {
 	t.Helper()
-	late := time.After(await.Within(plenty))
+	late := time.After(testenv.Within(plenty))
 	for {
 		p.mu.Lock()
 		i := slices.IndexFunc(p.reported, func(s string) bool { return strings.Contains(s, until) })
@@ -256,7 +253,7 @@ func TestNotMade(t *testing.T) {
 		t.Errorf("%d, and nobody knows how it is", n)
 	}
 	// Renamed into place, because a program that is being written can't be run.
-	testprogram.Write(t, program+".new", "#!/bin/sh\necho \"got $1\"; exit 1\n")
+	testenv.WriteProgram(t, program+".new", "#!/bin/sh\necho \"got $1\"; exit 1\n")
 	if err := os.Rename(program+".new", program); err != nil {
 		t.Fatal(err)
 	}
@@ -273,10 +270,10 @@ func TestNotMade(t *testing.T) {
 
 // A program that can't be killed is not started a second time.
 func TestStuckProgram(t *testing.T) {
-	kernellock.HoldFor(t) // others would detect the hung task
+	testenv.HoldKernel(t) // others would detect the hung task
 	disk := disklab.NewExt4(t, 8<<20)
 	runs := filepath.Join(t.TempDir(), "runs")
-	svc := Service{Name: "own", Handler: "exec", Command: []string{testprogram.Script(t, "echo >>"+runs+"\n: >"+disk.Dir+"/file")}, Timeout: await.Within(time.Second)}
+	svc := Service{Name: "own", Handler: "exec", Command: []string{testenv.Script(t, "echo >>"+runs+"\n: >"+disk.Dir+"/file")}, Timeout: testenv.Within(time.Second)}
 	r := New(Config{FS: hostfs.New("/"), Prober: active.New(hostfs.FS{}), Report: func(*event.Event) {}})
 	if err := r.Add(svc); err != nil {
 		t.Fatal(err)
@@ -305,7 +302,7 @@ func TestStuckProgram(t *testing.T) {
 	}
 	wantRuns(1)
 	thaw()
-	await.Until(t, "success", plenty, func() bool { return probed().OK })
+	testenv.Until(t, "success", plenty, func() bool { return probed().OK })
 	wantRuns(2)
 }
 

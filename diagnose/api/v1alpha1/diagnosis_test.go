@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func diagnosis(namespace, name string) *v1alpha1.Diagnosis {
@@ -212,7 +212,7 @@ func TestDiagnosesAreSelectedByNode(t *testing.T) {
 				t.Fatalf("event %s %v", e.Type, e.Object)
 			}
 			names = append(names, e.Object.(*v1alpha1.Diagnosis).Name)
-		case <-time.After(await.Within(20 * time.Second)):
+		case <-time.After(testenv.Within(20 * time.Second)):
 			t.Fatalf("watched %v", names)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // mutations is how many changed manifests are tried, out of some 5,300. Trying all took half a
@@ -31,7 +31,7 @@ const mutations = 1000
 
 // The server and package manifest agree on generated manifests: valid ones with one value changed.
 func TestManifestAgreesWithTheServer(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	c, namespace := newClient(t)
 	reader, err := manifest.NewReader()
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // actionBench is a namespace with a node, for the repairs alone.
@@ -189,7 +189,7 @@ func (b *actionBench) gone(namespace, name string) {
 // changes to the node's pods.
 func (b *actionBench) cached(what string, ok func(names []string) bool) {
 	b.Helper()
-	await.Until(b.T, "the API server's cache shows that "+what, time.Minute, func() bool {
+	testenv.Until(b.T, "the API server's cache shows that "+what, time.Minute, func() bool {
 		list, err := b.api.CoreV1().Pods("").List(b.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + b.name, ResourceVersion: "0"})
 		if err != nil {
 			b.Fatal(err)

@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/diagnose/worker/kube"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // agent runs the real worker of a node's agent against the API server.
@@ -54,7 +54,7 @@ func (b *bench) agent(node string) {
 // A Diagnosis that waits for approval costs the API server nothing: neither the agent, which asks
 // again each minute, nor the controller writes it while nothing changes.
 func TestAWaitingDiagnosisIsNotWritten(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	node := b.nodes(1)[0]
 	set := b.set("kernel-facts", "cordon")
@@ -95,7 +95,7 @@ func TestAWaitingDiagnosisIsNotWritten(t *testing.T) {
 
 // The real worker and the controller compute the same plans, and finish a Diagnosis in each mode.
 func TestWithTheAgentsWorker(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	node := b.nodes(1)[0]
 	label := b.operation("label-node", map[string]string{"key": "example.org/state", "value": "sick"})

@@ -21,7 +21,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // receiver is a controller that receives alerts, creates Diagnoses and decides on their repairs,
@@ -181,7 +181,7 @@ func (r *receiver) inForce(node string, starts time.Time) *v1alpha1.Diagnosis {
 }
 
 func TestAnAlertIsResolvedByItsRepair(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	node, f := b.appDown(1, 1)
 	r := b.receive()
@@ -208,7 +208,7 @@ func TestAnAlertIsResolvedByItsRepair(t *testing.T) {
 }
 
 func TestAnAlertThatKeepsFiringEscalates(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	node, f := b.appDown(0, 1)
 	r := b.receive()
@@ -236,7 +236,7 @@ func (b *bench) waitEventsHave(d *v1alpha1.Diagnosis, reason string) {
 
 // Alertmanager is down, or does not send resolved alerts.
 func TestAnAlertThatIsNeverHeardOfAgain(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	node, f := b.appDown(1, 2)
 	r := b.receive()
@@ -249,7 +249,7 @@ func TestAnAlertThatIsNeverHeardOfAgain(t *testing.T) {
 // A step with two attempts, for an alert: the second attempt depends on what the alert's sender
 // reports about the first Diagnosis.
 func TestTwoAttemptsOfAnAlert(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	node, f := b.appDown(2, 2)
 	r := b.receive()

@@ -16,8 +16,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // watcher watches each version of the bench's nodes and of a policy, and records the maximum number
@@ -90,7 +89,7 @@ func (w *watcher) most() (cordoned, slots, all int) {
 // Fifty nodes fail at once. Two controllers work on them without an election, and one is killed.
 // Each node is cordoned, repaired and uncordoned, never more at once than the budget.
 func TestBudgetOfFiftyNodes(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	const nodes, budget = 50, 5
 	b := newBench(t)
 	names := b.nodes(nodes)
@@ -111,7 +110,7 @@ func TestBudgetOfFiftyNodes(t *testing.T) {
 	gone := sets.New[string]()
 	killed := false
 	for len(gone) < nodes {
-		if time.Since(began) > await.Within(6*deadline) {
+		if time.Since(began) > testenv.Within(6*deadline) {
 			t.Fatalf("%d of %d repaired; slots %q", len(gone), nodes, b.slots(p))
 		}
 		if !killed && len(gone) >= nodes/3 {
@@ -154,7 +153,7 @@ func TestBudgetOfFiftyNodes(t *testing.T) {
 
 // Nodes that stay cordoned use up the budget, even after their slots are released.
 func TestCordonedNodesUseUpTheBudget(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	names := b.nodes(5)
 	p := b.policy(func(p *v1alpha1.RemediationPolicySpec) {
@@ -205,7 +204,7 @@ func TestCordonedNodesUseUpTheBudget(t *testing.T) {
 // A controller dies at each of its writes, before the write or with its response lost. The next one
 // finishes the repair, and nothing is made twice.
 func TestControllerDiesAtEachWrite(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	set := b.set("uncordon", "cordon")
 	p := b.policy(nil)

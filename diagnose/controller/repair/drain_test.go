@@ -16,8 +16,8 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func ofDaemonSet(p *corev1.Pod) {
@@ -279,7 +279,7 @@ func TestWhatADrainAsks(t *testing.T) {
 	if err := b.api.PolicyV1().PodDisruptionBudgets(b.shop).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "the pod may go", time.Minute, func() bool {
+	testenv.Until(t, "the pod may go", time.Minute, func() bool {
 		p = b.does(again(c, p), v1alpha1.ResultRunning, "web")
 		return b.ending(b.shop, "web")
 	})

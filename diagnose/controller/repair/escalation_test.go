@@ -27,7 +27,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // fault is a fault of this machine: nothing listens on a port, which the check check-no-listener
@@ -141,7 +141,7 @@ func (b *bench) follows(d *v1alpha1.Diagnosis) []v1alpha1.Diagnosis {
 // Nothing reports whether the problem of an Event or a schedule lasts, and the set has no check:
 // after the repair nothing escalates, and the condition says so.
 func TestNothingReportsWhetherARepairHelped(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	for _, source := range []trigger.Source{trigger.SourceEvent, trigger.SourceCron, trigger.SourceAlert, ""} {
 		t.Run("source "+string(source), func(t *testing.T) {
 			b := newBench(t)
@@ -204,7 +204,7 @@ func TestWhatReportsLater(t *testing.T) {
 // The checks of a set decide: the agent's own worker runs them again after the repair, for the
 // Diagnosis of an Event or a schedule.
 func TestChecksRunAgain(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	for name, test := range map[string]struct {
 		source  trigger.Source
 		mendsAt int
@@ -398,7 +398,7 @@ func unproven(t *testing.T, ahead time.Duration, checked v1alpha1.ResultState, c
 // A step with two attempts is made twice, with a check of its success in between, and only then it
 // is the next step's turn.
 func TestTwoAttempts(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	for name, test := range map[string]struct {
 		mendsAt, tries int
 		cordoned       bool
@@ -437,7 +437,7 @@ func TestTwoAttempts(t *testing.T) {
 // A step whose attempts fail is followed by the next one, although a failed repair ends its run:
 // whether the checks show that the problem lasts, or the node's agent reports it.
 func TestTheNextStepAfterFailedAttempts(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	for _, attempts := range []int32{1, 2} {
 		for _, reported := range []bool{false, true} {
 			t.Run(fmt.Sprintf("attempts %d, reported %v", attempts, reported), func(t *testing.T) {
@@ -584,7 +584,7 @@ func TestTwoAttemptsOfAProblem(t *testing.T) {
 
 // When a controller ends between the end of a repair and its next attempt, the attempt is not lost.
 func TestTheNextControllerTriesAgain(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	node := b.nodes(1)[0]
 	restart, cordon := b.operation("restart-unit", map[string]string{"unit": "kubelet"}), b.operation("cordon", nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // paused returns a policy's condition Paused as "Status Reason".
@@ -373,7 +373,7 @@ func TestStopEndsNoDrain(t *testing.T) {
 // The slot of a drain that has not helped is held until the node is in service again, even if the
 // Diagnosis is gone.
 func TestSlotOfADrainThatDidNotHelp(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	node := b.nodes(1)[0]
 	p := b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.VerifyWithin = metav1.Duration{Duration: time.Second} })

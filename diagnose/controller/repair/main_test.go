@@ -33,8 +33,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var (
@@ -143,7 +143,7 @@ func (b *bench) policy(change func(*v1alpha1.RemediationPolicySpec)) string {
 	p := &v1alpha1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{GenerateName: b.system + "-"}, Spec: v1alpha1.RemediationPolicySpec{
 		Mode: v1alpha1.ModeEnforce, NodeSelector: v1alpha1.LabelSelector{MatchLabels: map[string]string{"bench": b.system}},
 		Budget: v1alpha1.Budget{MaxNodes: &one, MaxPercent: &hundred}, CooldownPerNode: &metav1.Duration{}, PauseWhenUnhealthyPercent: 100,
-		VerifyWithin: metav1.Duration{Duration: await.Within(time.Minute)},
+		VerifyWithin: metav1.Duration{Duration: testenv.Within(time.Minute)},
 	}}
 	if change != nil {
 		change(&p.Spec)
@@ -318,7 +318,7 @@ func (b *bench) waitPhase(d *v1alpha1.Diagnosis, want v1alpha1.Phase) {
 
 func (b *bench) waitIs(what, want string, is func() string) {
 	b.Helper()
-	await.UntilShown(b, fmt.Sprintf("%s: %q", what, want), deadline, func() (bool, string) {
+	testenv.UntilShown(b, fmt.Sprintf("%s: %q", what, want), deadline, func() (bool, string) {
 		have := is()
 		return have == want, strconv.Quote(have)
 	})
@@ -326,7 +326,7 @@ func (b *bench) waitIs(what, want string, is func() string) {
 
 func (b *bench) waitFor(what string, ok func() bool) {
 	b.Helper()
-	await.Until(b, what, deadline, ok)
+	testenv.Until(b, what, deadline, ok)
 }
 
 // holds fails if a condition does not hold for a while.

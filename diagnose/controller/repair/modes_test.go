@@ -11,9 +11,8 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestObserve(t *testing.T) {
@@ -178,7 +177,7 @@ func TestNotHelped(t *testing.T) {
 // The verification of a repair does not depend on the difference between the node's and the
 // controller's clock, for repairs of the controller and of the node.
 func TestClocksThatDiffer(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	for _, skew := range []time.Duration{-10 * time.Second, 5 * time.Minute} {
 		t.Run(skew.String(), func(t *testing.T) {
 			b := newBench(t)
@@ -193,7 +192,7 @@ func TestClocksThatDiffer(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			within, four := await.Within(8*time.Second), int32(4)
+			within, four := testenv.Within(8*time.Second), int32(4)
 			p := b.policy(func(p *v1alpha1.RemediationPolicySpec) {
 				p.VerifyWithin, p.Budget.MaxNodes = metav1.Duration{Duration: within}, &four
 			})
@@ -213,7 +212,7 @@ func TestClocksThatDiffer(t *testing.T) {
 			}
 			for _, d := range lasts {
 				b.waitCondition(d, v1alpha1.ConditionVerified, "False NotHelped")
-				if took := time.Since(since); took < within/4 || took > within+await.Within(20*time.Second) {
+				if took := time.Since(since); took < within/4 || took > within+testenv.Within(20*time.Second) {
 					t.Errorf("%s has not helped after %s, of %s", b.get(d).Status.Result(1).Operation, took, within)
 				}
 			}

@@ -23,7 +23,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/policy"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // seed repeats one run for debugging.
@@ -578,7 +578,7 @@ func (w *world) settles() {
 // Kernosis' own changes are undone, and everything ends. A failed run reports its seed, which -seed
 // repeats.
 func TestRandomRunsOfTwoControllers(t *testing.T) {
-	first, runs := 1+rand.Uint64N(1<<40), testall.Cases(t, 1000)
+	first, runs := 1+rand.Uint64N(1<<40), testenv.Cases(t, 1000)
 	if testing.Short() || raceDetector { // without these, all of them run
 		runs = max(1, runs/10)
 	}

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // ready sets a node's Ready condition, as kubelet does.
@@ -46,7 +46,7 @@ func (b *bench) versions() map[string]string {
 // No Diagnosis is written because of that; the numbers are in the metrics at once, and periodically
 // in the policy's status. When the budget has room, that many repairs get their turn.
 func TestNodesThatComeAndGoRewriteNoDiagnosis(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	const waiting = 50
 	b := newBench(t)
 	names := b.nodes(waiting + 4)

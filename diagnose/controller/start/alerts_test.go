@@ -11,8 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kernosis/kernosis/diagnose/trigger"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestAnAlertStartsOneDiagnosis(t *testing.T) {
@@ -117,7 +116,7 @@ func TestManyAlerts(t *testing.T) {
 
 // While no Diagnosis can be created, senders are asked to retry, and nothing is lost.
 func TestWhatCannotBeMadeIsNotAnswered(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.trigger("disk", onNode)
@@ -149,7 +148,7 @@ func TestWhatCannotBeMadeIsNotAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.only()
-	await.Until(t, "the state is saved", deadline, func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == 1 })
+	testenv.Until(t, "the state is saved", deadline, func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == 1 })
 }
 
 func TestTheQueueIsBounded(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/web"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestBodies(t *testing.T) {
@@ -168,7 +168,7 @@ func TestRequestsAtOnce(t *testing.T) {
 			}
 		})
 	}
-	await.Until(t, "all places are taken", deadline, func() bool { return s.taker.inside.Load() == maxRequests })
+	testenv.Until(t, "all places are taken", deadline, func() bool { return s.taker.inside.Load() == maxRequests })
 	if r := s.post(c, PathV2, alertsJSON(1)); r.code != 503 || r.header.Get("Retry-After") == "" {
 		t.Errorf("%+v", r)
 	}

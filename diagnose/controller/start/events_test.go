@@ -16,7 +16,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestAnEventStartsADiagnosisOnThePodsNode(t *testing.T) {
@@ -26,10 +26,10 @@ func TestAnEventStartsADiagnosisOnThePodsNode(t *testing.T) {
 	b.trigger("failed-mount", b.mounts())
 	r := b.control(nil)
 	r.inForce(1)
-	await.Until(t, "Events are watched", deadline, func() bool { return r.metric("kernosis_trigger_event_watch") == 1 })
+	testenv.Until(t, "Events are watched", deadline, func() bool { return r.metric("kernosis_trigger_event_watch") == 1 })
 	ev := b.event(pod, "FailedMount", other) // writers of Events may claim any node
 	b.event(pod, "Pulled", node)
-	await.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) > 0 })
+	testenv.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) > 0 })
 	dx := b.only()
 	if dx.Spec.NodeName != node || dx.Spec.PodReference.Name != "db-0" || dx.Spec.Parameters["podUID"] != string(pod.UID) || dx.Labels[trigger.LabelSource] != "event" {
 		t.Errorf("%+v", dx.Spec)
@@ -42,7 +42,7 @@ func TestAnEventStartsADiagnosisOnThePodsNode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await.Until(t, "all are heard", deadline, func() bool { return r.metric("kernosis_trigger_events_matched_total") == 6 && len(r.events) == 0 })
+	testenv.Until(t, "all are heard", deadline, func() bool { return r.metric("kernosis_trigger_events_matched_total") == 6 && len(r.events) == 0 })
 	b.only()
 	if n := r.podsSeen.Load(); n != looked || looked != 1 {
 		t.Errorf("%d look-ups, then %d", looked, n)
@@ -52,7 +52,7 @@ func TestAnEventStartsADiagnosisOnThePodsNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := b.control(nil)
-	await.Until(t, "Events are watched again", deadline, func() bool {
+	testenv.Until(t, "Events are watched again", deadline, func() bool {
 		return second.metric("kernosis_trigger_event_watch") == 1 && len(second.events) == 0
 	})
 	b.only()
@@ -68,7 +68,7 @@ func TestATenantsEvents(t *testing.T) {
 	b.trigger("failed-mount", `{operationSet: s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^`+reason+`$, source: {component: ^kubelet$}}}}}`)
 	r := b.control(nil)
 	r.inForce(1)
-	await.Until(t, "Events are watched", deadline, func() bool { return r.metric("kernosis_trigger_event_watch") == 1 })
+	testenv.Until(t, "Events are watched", deadline, func() bool { return r.metric("kernosis_trigger_event_watch") == 1 })
 
 	user := "tenant-of-" + b.namespace
 	b.server.Grant(t, user, b.namespace, rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{
@@ -112,7 +112,7 @@ func TestATenantsEvents(t *testing.T) {
 		t.Errorf("the API server accepted %v: the test proves nothing", accepted)
 	}
 	b.event(own, reason, victim) // in kubelet's name, about the tenant's own pod
-	await.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) > 0 && len(r.events) == 0 })
+	testenv.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) > 0 && len(r.events) == 0 })
 	if dx := b.only(); dx.Spec.NodeName != node || dx.Spec.PodReference.Namespace != b.namespace {
 		t.Errorf("%+v", dx.Spec)
 	}
@@ -127,11 +127,11 @@ func TestEventsAreWatchedWhileATriggerAsks(t *testing.T) {
 	}
 	for range 2 {
 		tr := b.trigger("failed-mount", b.mounts())
-		await.Until(t, "Events are watched", deadline, func() bool { return r.metric("kernosis_trigger_event_watch") == 1 })
+		testenv.Until(t, "Events are watched", deadline, func() bool { return r.metric("kernosis_trigger_event_watch") == 1 })
 		if err := b.objects.Delete(t.Context(), tr); err != nil {
 			t.Fatal(err)
 		}
-		await.Until(t, "they are not watched", deadline, func() bool { return r.metric("kernosis_trigger_event_watch") == 0 })
+		testenv.Until(t, "they are not watched", deadline, func() bool { return r.metric("kernosis_trigger_event_watch") == 0 })
 	}
 	b.event(pod, "FailedMount", "")
 	if n := len(b.diagnoses()); n != 0 {
@@ -143,7 +143,7 @@ func TestEventsAreWatchedWhileATriggerAsks(t *testing.T) {
 	}
 	b.trigger("failed-mount", b.mounts())
 	b.control(nil)
-	await.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) == 1 })
+	testenv.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) == 1 })
 }
 
 func TestAnEventWhosePodCannotBeLookedUp(t *testing.T) {
@@ -155,7 +155,7 @@ func TestAnEventWhosePodCannotBeLookedUp(t *testing.T) {
 	r.inForce(1)
 	r.pods.Store(true)
 	b.event(pod, "FailedMount", node)
-	await.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) == 1 })
+	testenv.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) == 1 })
 	if n := r.podsSeen.Load(); n != podTries {
 		t.Errorf("%d tries", n)
 	}
@@ -173,7 +173,7 @@ func TestATenantsEventWhosePodCannotBeLookedUp(t *testing.T) {
 	r.inForce(1)
 	r.pods.Store(true)
 	b.event(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "made-up", UID: other.UID}}, reason, victim)
-	await.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) == 1 })
+	testenv.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) == 1 })
 	dx := b.only()
 	if dx.Spec.NodeName != "" || dx.Spec.Parameters["podUID"] != "" || dx.Spec.Parameters["node"] != "" || dx.Spec.PodReference.Name != "made-up" {
 		t.Errorf("%+v", dx.Spec)
@@ -246,7 +246,7 @@ func TestTimes(t *testing.T) {
 	}
 	// Three nights pass without a controller: the last is made up for.
 	b.control(func(c *Config) { c.Now = func() time.Time { return time.Now().Add(72 * time.Hour) } })
-	await.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) > 0 })
+	testenv.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) > 0 })
 	zone, err := time.LoadLocation("Asia/Kathmandu")
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestTimes(t *testing.T) {
 		t.Errorf("%s %v", local, err)
 	}
 	tr := &v1alpha1.Trigger{}
-	await.Until(t, "the Trigger says when", deadline, func() bool {
+	testenv.Until(t, "the Trigger says when", deadline, func() bool {
 		return b.objects.Get(t.Context(), client.ObjectKey{Name: "nightly"}, tr) == nil && tr.Status.LastScheduleTime != nil
 	})
 	if !tr.Status.LastScheduleTime.Time.Equal(due) {
@@ -272,7 +272,7 @@ func TestEverySecond(t *testing.T) {
 	b := newBench(t)
 	b.trigger("often", `{operationSet: s, nodeName: `+b.server.Node(t)+`, rateLimit: {count: 2, within: 1h}, sourceTemplate: {cronTemplate: {schedule: "@every 1s"}}}`)
 	r := b.control(nil)
-	await.Until(t, "the third is withheld", deadline, func() bool {
+	testenv.Until(t, "the third is withheld", deadline, func() bool {
 		return r.metric("kernosis_trigger_withheld_total", "trigger", "often", "reason", trigger.WithheldRateLimit) > 0
 	})
 	if n := len(b.diagnoses()); n != 2 {

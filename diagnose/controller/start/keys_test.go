@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // serial returns the serial number of the server's certificate.
@@ -35,17 +35,17 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	cert, key := s.ca.issue("kernosis-alerts", 3, x509.ExtKeyUsageServerAuth)
 	// A certificate without its key can't be used, and the old pair stays.
 	write(t, path("tls.crt"), cert)
-	await.Until(t, "the change is seen", deadline, func() bool { s.serial(); return s.metric("kernosis_alert_certificate_failed_reloads_total") > 0 })
+	testenv.Until(t, "the change is seen", deadline, func() bool { s.serial(); return s.metric("kernosis_alert_certificate_failed_reloads_total") > 0 })
 	if n := s.serial(); n != 2 {
 		t.Error(n)
 	}
 	write(t, path("tls.key"), key)
-	await.Until(t, "the new one is shown", deadline, func() bool { return s.serial() == 3 })
+	testenv.Until(t, "the new one is shown", deadline, func() bool { return s.serial() == 3 })
 	// The CAs of senders are reloaded too.
 	others := newAuthority(t, "others")
 	former := s.clients.client("alertmanager")
 	write(t, path("ca.crt"), others.PEM)
-	await.Until(t, "the former authority does not count", deadline, func() bool {
+	testenv.Until(t, "the former authority does not count", deadline, func() bool {
 		_, err := s.send(s.client(former), PathV2, strings.NewReader("[]"))
 		return err != nil
 	})
@@ -57,7 +57,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	}
 	failed := s.metric("kernosis_alert_certificate_failed_reloads_total")
 	probe := s.client(others.client("alertmanager"))
-	await.Until(t, "the loss is seen", deadline, func() bool {
+	testenv.Until(t, "the loss is seen", deadline, func() bool {
 		probe.CloseIdleConnections()
 		s.post(probe, PathV2, "[]") // still works
 		return s.metric("kernosis_alert_certificate_failed_reloads_total") > failed

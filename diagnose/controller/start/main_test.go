@@ -27,17 +27,15 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var cluster = kubetest.Shared{Own: true} // the controller handles all Triggers
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
-	os.Exit(leakcheck.Run(func() int {
+	os.Exit(testenv.CheckLeaks(func() int {
 		code := cluster.Run(m)
 		http.DefaultClient.CloseIdleConnections()
 		return code
@@ -152,7 +150,7 @@ type running struct {
 	registry *prometheus.Registry
 	cancel   context.CancelFunc
 	ended    chan error
-	log      *logbuffer.Buffer
+	log      *testenv.LogBuffer
 	clock    atomic.Int64 // added to the time
 }
 
@@ -160,7 +158,7 @@ type running struct {
 func (b *bench) control(change func(*Config)) *running {
 	b.t.Helper()
 	r := b.controlIn(leader.Election{}, change)
-	await.Until(b.t, "the controller is ready", deadline, func() bool { return r.Ready() == nil })
+	testenv.Until(b.t, "the controller is ready", deadline, func() bool { return r.Ready() == nil })
 	return r
 }
 
@@ -168,7 +166,7 @@ func (b *bench) control(change func(*Config)) *running {
 func (b *bench) controlBy(to *rest.Config) *running {
 	b.t.Helper()
 	r := b.controlAs(to, leader.Election{}, nil)
-	await.Until(b.t, "the controller is ready", deadline, func() bool { return r.Ready() == nil })
+	testenv.Until(b.t, "the controller is ready", deadline, func() bool { return r.Ready() == nil })
 	return r
 }
 
@@ -179,7 +177,7 @@ func (b *bench) controlIn(election leader.Election, change func(*Config)) *runni
 
 func (b *bench) controlAs(as *rest.Config, election leader.Election, change func(*Config)) *running {
 	b.t.Helper()
-	r := &running{link: &link{}, t: b.t, registry: prometheus.NewPedanticRegistry(), ended: make(chan error, 1), log: &logbuffer.Buffer{}}
+	r := &running{link: &link{}, t: b.t, registry: prometheus.NewPedanticRegistry(), ended: make(chan error, 1), log: &testenv.LogBuffer{}}
 	log := slog.New(slog.NewTextHandler(r.log, nil))
 	c := Config{
 		Namespace: b.namespace, Metrics: r.registry, Log: log, SaveEvery: 50 * time.Millisecond,
@@ -228,7 +226,7 @@ func (r *running) metric(name string, labels ...string) float64 {
 
 func (r *running) inForce(n int) {
 	r.t.Helper()
-	await.Until(r.t, fmt.Sprintf("%d triggers are in force", n), deadline, func() bool { return r.inUse() == n })
+	testenv.Until(r.t, fmt.Sprintf("%d triggers are in force", n), deadline, func() bool { return r.inUse() == n })
 }
 
 // take passes alerts on like a sender that waits as long as Prometheus.

@@ -18,8 +18,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestRestarts(t *testing.T) {
@@ -82,7 +81,7 @@ func TestCooldownAndRateLimitOutlastTheProcess(t *testing.T) {
 			t.Errorf("%s: %v", reason, n)
 		}
 	}
-	await.Until(t, "the size that is counted is the one that is saved", deadline, func() bool { // a save may be under way
+	testenv.Until(t, "the size that is counted is the one that is saved", deadline, func() bool { // a save may be under way
 		m, err := b.server.Client().CoreV1().ConfigMaps(b.namespace).Get(t.Context(), StateName, metav1.GetOptions{})
 		return err == nil && float64(len(m.BinaryData[stateKey])) == second.metric("kernosis_trigger_state_bytes")
 	})
@@ -95,12 +94,12 @@ func elected(identity string) leader.Election {
 }
 
 func TestAnotherComesToLead(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.trigger("disk", onNode)
 	first := b.controlIn(elected("first"), nil)
-	await.Until(t, "the first leads", deadline, func() bool { return first.Ready() == nil })
+	testenv.Until(t, "the first leads", deadline, func() bool { return first.Ready() == nil })
 	first.inForce(1)
 	second := b.controlIn(elected("second"), nil)
 	a := alert(time.Now(), "node", node)
@@ -112,7 +111,7 @@ func TestAnotherComesToLead(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.all.Store(true) // it is partitioned, and does not know yet that another leads
-	await.Until(t, "the second leads", deadline, func() bool { return second.Ready() == nil })
+	testenv.Until(t, "the second leads", deadline, func() bool { return second.Ready() == nil })
 	second.inForce(1)
 	if err := second.take(a, alert(time.Now(), "node", node, "i", "1")); err != nil {
 		t.Fatal(err)
@@ -139,11 +138,11 @@ func TestAnEarlierLeaderSavesNoMore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await.Until(t, "the first is superseded", deadline, func() bool { return first.metric("kernosis_trigger_state_saves_total", "outcome", "superseded") == 1 })
+	testenv.Until(t, "the first is superseded", deadline, func() bool { return first.metric("kernosis_trigger_state_saves_total", "outcome", "superseded") == 1 })
 	if err := second.take(alert(time.Now(), "node", node)); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "the second saves", deadline, func() bool { return second.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == 1 })
+	testenv.Until(t, "the second saves", deadline, func() bool { return second.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == 1 })
 	// A person may delete or edit it: it still belongs to the leader.
 	maps := b.server.Client().CoreV1().ConfigMaps(b.namespace)
 	for i, harm := range []func() error{
@@ -164,7 +163,7 @@ func TestAnEarlierLeaderSavesNoMore(t *testing.T) {
 		if err := second.take(alert(time.Now(), "node", node, "more", strconv.Itoa(i))); err != nil {
 			t.Fatal(err)
 		}
-		await.Until(t, "the second saves again", deadline, func() bool {
+		testenv.Until(t, "the second saves again", deadline, func() bool {
 			return second.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == float64(2+i)
 		})
 	}
@@ -201,7 +200,7 @@ func TestStateOfAnEarlierVersion(t *testing.T) {
 }
 
 func TestADamagedStateIsBegunAnew(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	var bomb, version bytes.Buffer
 	for text, to := range map[string]*bytes.Buffer{strings.Repeat(" ", maxStateText+1): &bomb, `{"version":99}`: &version} {
 		z := gzip.NewWriter(to)
@@ -231,7 +230,7 @@ func TestADamagedStateIsBegunAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.only()
-			await.Until(t, "a good one is saved", deadline, func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == 1 })
+			testenv.Until(t, "a good one is saved", deadline, func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == 1 })
 			m, err := b.server.Client().CoreV1().ConfigMaps(b.namespace).Get(t.Context(), StateName, metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -248,7 +247,7 @@ func TestADamagedStateIsBegunAnew(t *testing.T) {
 
 // However much is remembered, it fits into an object, and is written only when it has changed.
 func TestTheStateIsBounded(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	e, err := trigger.NewEngine(trigger.Config{Namespace: "n"})
 	if err != nil {
 		t.Fatal(err)
@@ -321,14 +320,14 @@ func TestTriggersThatAreWrongAreLeftAside(t *testing.T) {
 // many older ones there are, Events from the gap are not dropped because of them, and a Diagnosis
 // that was deleted since is not created again.
 func TestTheNextLeaderGoesOnBehindTheLastEvent(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.trigger("failed-mount", "{cooldown: 1h, rateLimit: {count: 1000, within: 1h}, "+b.mounts()[1:])
 	first := b.controlIn(elected("first"), nil)
-	await.Until(t, "the first leads", deadline, func() bool { return first.Ready() == nil })
+	testenv.Until(t, "the first leads", deadline, func() bool { return first.Ready() == nil })
 	first.inForce(1)
-	await.Until(t, "Events are watched", deadline, func() bool { return first.metric("kernosis_trigger_event_watch") == 1 })
+	testenv.Until(t, "Events are watched", deadline, func() bool { return first.metric("kernosis_trigger_event_watch") == 1 })
 	second := b.controlIn(elected("second"), nil)
 	last := ""
 	const subjects, each = 200, 6 // more than may wait
@@ -338,7 +337,7 @@ func TestTheNextLeaderGoesOnBehindTheLastEvent(t *testing.T) {
 			last = b.event(pod, "FailedMount", node).ResourceVersion
 		}
 	}
-	await.Until(t, "all are seen to", deadline, func() bool {
+	testenv.Until(t, "all are seen to", deadline, func() bool {
 		return first.metric("kernosis_trigger_events_matched_total") == subjects*each && len(first.events) == 0 && len(b.diagnoses()) == subjects
 	})
 	saved := func() string {
@@ -348,7 +347,7 @@ func TestTheNextLeaderGoesOnBehindTheLastEvent(t *testing.T) {
 		}
 		return m.Data[markKey]
 	}
-	await.Until(t, "that is saved", deadline, func() bool { return saved() != "" && !after(last, saved()) })
+	testenv.Until(t, "that is saved", deadline, func() bool { return saved() != "" && !after(last, saved()) })
 	if err := b.objects.DeleteAllOf(t.Context(), &v1alpha1.Diagnosis{}, client.InNamespace(b.namespace)); err != nil {
 		t.Fatal(err)
 	}
@@ -359,11 +358,11 @@ func TestTheNextLeaderGoesOnBehindTheLastEvent(t *testing.T) {
 	if second.Ready() == nil {
 		t.Fatal("there was no gap")
 	}
-	await.Until(t, "those of the gap are diagnosed", deadline, func() bool {
+	testenv.Until(t, "those of the gap are diagnosed", deadline, func() bool {
 		return second.metric("kernosis_trigger_event_watch") == 1 && len(second.events) == 0 && len(b.diagnoses()) >= 3
 	})
 	b.event(b.server.Pod(t, b.namespace, "last", node), "FailedMount", node)
-	await.Until(t, "what comes later is diagnosed", deadline, func() bool { return len(b.diagnoses()) >= 4 })
+	testenv.Until(t, "what comes later is diagnosed", deadline, func() bool { return len(b.diagnoses()) >= 4 })
 	if n := second.metric("kernosis_trigger_events_matched_total"); len(b.diagnoses()) != 4 || n != 4 || second.metric("kernosis_trigger_events_dropped_total") != 0 {
 		t.Errorf("%d Diagnoses, %v Events are seen to", len(b.diagnoses()), n)
 	}

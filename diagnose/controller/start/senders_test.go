@@ -21,12 +21,9 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
-	"github.com/kernosis/kernosis/vmtest/testall"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // blocks returns the manifests in a page of the documentation.
@@ -103,7 +100,7 @@ func (b *bench) open(r *running, to taker) *door {
 			b.t.Error(err)
 		}
 	})
-	await.Until(b.t, "alerts are taken", deadline, func() bool { return d.Address() != "" })
+	testenv.Until(b.t, "alerts are taken", deadline, func() bool { return d.Address() != "" })
 	return d
 }
 
@@ -130,8 +127,8 @@ func run(t *testing.T, path string, args ...string) string {
 	address := kubetest.FreeAddress(t)
 	cmd := exec.Command(path, append(args, "--web.listen-address="+address)...)
 	cmd.Dir = t.TempDir()
-	process.RunUntilEnd(t, cmd, &logbuffer.Buffer{})
-	await.Until(t, path+" is ready", deadline, func() bool {
+	process.RunUntilEnd(t, cmd, &testenv.LogBuffer{})
+	testenv.Until(t, path+" is ready", deadline, func() bool {
 		resp, err := http.Get("http://" + address + "/-/ready")
 		if err != nil {
 			return false
@@ -145,7 +142,7 @@ func run(t *testing.T, path string, args ...string) string {
 // The real Alertmanager, with the documented configuration: it retries until somebody leads, and
 // its repetitions create nothing.
 func TestAlertmanager(t *testing.T) {
-	path := testprogram.Find(t, "alertmanager")
+	path := testenv.FindProgram(t, "alertmanager")
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.trigger("disk", onNode)
@@ -168,17 +165,17 @@ func TestAlertmanager(t *testing.T) {
 	if resp.StatusCode != http.StatusOK {
 		t.Fatal(resp.Status)
 	}
-	await.Until(t, "it tries several times", deadline, func() bool { return d.answered(t, "503") >= 3 })
+	testenv.Until(t, "it tries several times", deadline, func() bool { return d.answered(t, "503") >= 3 })
 	if n := len(b.diagnoses()); n != 0 {
 		t.Errorf("%d Diagnoses while nobody leads", n)
 	}
 	close(g.shut)
-	await.Until(t, "it sends, and sends again", deadline, func() bool { return d.answered(t, "200") >= 2 })
+	testenv.Until(t, "it sends, and sends again", deadline, func() bool { return d.answered(t, "200") >= 2 })
 	if dx := b.only(); dx.Spec.NodeName != node || !strings.Contains(dx.Annotations[trigger.AnnotationTriggeredBy], "alert A with fingerprint") {
 		t.Errorf("%+v", dx)
 	}
 	// It reports that the alert lasts, and when it ended.
-	await.Until(t, "it lasts", deadline, func() bool {
+	testenv.Until(t, "it lasts", deadline, func() bool {
 		p := b.only().Status.Problem
 		return p != nil && p.State == v1alpha1.ProblemLasts && p.Seen != nil
 	})
@@ -192,7 +189,7 @@ func TestAlertmanager(t *testing.T) {
 	if resp.StatusCode != http.StatusOK {
 		t.Fatal(resp.Status)
 	}
-	await.Until(t, "it is gone", deadline, func() bool { return b.only().Status.Problem.State == v1alpha1.ProblemGone })
+	testenv.Until(t, "it is gone", deadline, func() bool { return b.only().Status.Problem.State == v1alpha1.ProblemGone })
 	if p := b.only().Status.Problem; p.Since.Sub(ends).Abs() > time.Second || p.Seen != nil {
 		t.Errorf("%+v, it ended %s", p, ends)
 	}
@@ -200,8 +197,8 @@ func TestAlertmanager(t *testing.T) {
 
 // The real Prometheus, which sends as if to an Alertmanager.
 func TestPrometheus(t *testing.T) {
-	testall.Only(t)
-	path := testprogram.Find(t, "prometheus")
+	testenv.OnlyInTestAll(t)
+	path := testenv.FindProgram(t, "prometheus")
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.trigger("disk", onNode)
@@ -218,7 +215,7 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 	run(t, path, "--config.file="+filepath.Join(d.dir, "prometheus.yml"), "--storage.tsdb.path="+t.TempDir(), "--rules.alert.resend-delay=300ms")
-	await.Until(t, "it sends, and sends again", deadline, func() bool { return d.answered(t, "200") >= 3 })
+	testenv.Until(t, "it sends, and sends again", deadline, func() bool { return d.answered(t, "200") >= 3 })
 	if dx := b.only(); dx.Spec.NodeName != node {
 		t.Errorf("%+v", dx)
 	}
@@ -258,8 +255,8 @@ func TestTheDocumentedRightsSuffice(t *testing.T) {
 	if resp.StatusCode != http.StatusOK {
 		t.Error(resp.Status)
 	}
-	await.Until(t, "three Diagnoses are made", deadline, func() bool { return len(b.diagnoses()) == 3 })
-	await.Until(t, "the state is saved", deadline, func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") > 0 })
+	testenv.Until(t, "three Diagnoses are made", deadline, func() bool { return len(b.diagnoses()) == 3 })
+	testenv.Until(t, "the state is saved", deadline, func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") > 0 })
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -24,9 +24,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kernosis/kernosis/diagnose/trigger"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
@@ -122,7 +121,7 @@ type stand struct {
 	dir      string
 	registry *prometheus.Registry
 	asked    *asked
-	log      *logbuffer.Buffer
+	log      *testenv.LogBuffer
 }
 
 // asked counts requests to the API server.
@@ -135,7 +134,7 @@ func newStand(t testing.TB, change func(*server)) *stand {
 	t.Helper()
 	s := &stand{
 		t: t, taker: &fakeTaker{}, ca: newAuthority(t, "servers"), clients: newAuthority(t, "clients"), dir: t.TempDir(),
-		registry: prometheus.NewPedanticRegistry(), asked: &asked{}, log: &logbuffer.Buffer{},
+		registry: prometheus.NewPedanticRegistry(), asked: &asked{}, log: &testenv.LogBuffer{},
 	}
 	to := cluster.Server(t).Admin()
 	to.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -178,7 +177,7 @@ func newStand(t testing.TB, change func(*server)) *stand {
 			t.Error(err)
 		}
 	})
-	await.Until(t, "it listens", deadline, func() bool { return s.Address() != "" })
+	testenv.Until(t, "it listens", deadline, func() bool { return s.Address() != "" })
 	return s
 }
 
@@ -192,7 +191,7 @@ func (s *stand) client(cert *tls.Certificate) *http.Client {
 	}
 	transport := &http.Transport{TLSClientConfig: config, DisableCompression: true}
 	s.t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: await.Within(30 * time.Second)}
+	return &http.Client{Transport: transport, Timeout: testenv.Within(30 * time.Second)}
 }
 
 func (s *stand) url(path string) string { return "https://" + s.Address() + path }

@@ -14,9 +14,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestTheStateIsNotWrittenForNothing(t *testing.T) {
@@ -28,7 +27,7 @@ func TestTheStateIsNotWrittenForNothing(t *testing.T) {
 	began := time.Now()
 	saved := func(n float64) {
 		t.Helper()
-		await.Until(t, "the state is saved", deadline, func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == n })
+		testenv.Until(t, "the state is saved", deadline, func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == n })
 	}
 	if err := r.take(alert(began, "node", node)); err != nil {
 		t.Fatal(err)
@@ -44,7 +43,7 @@ func TestTheStateIsNotWrittenForNothing(t *testing.T) {
 		e.Alert(alert(began.Add(time.Second), "node", node), trigger.Known{}, time.Now())
 		return nil
 	})
-	await.Until(t, "it can't be saved", deadline, func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "failed") > 0 })
+	testenv.Until(t, "it can't be saved", deadline, func() bool { return r.metric("kernosis_trigger_state_saves_total", "outcome", "failed") > 0 })
 	r.all.Store(false)
 	saved(2)
 	if failed, n := r.metric("kernosis_trigger_state_saves_total", "outcome", "failed"), float64(r.writes.Load()); n != 2+failed {
@@ -55,16 +54,16 @@ func TestTheStateIsNotWrittenForNothing(t *testing.T) {
 // If the kinds are not installed, the rest of the controller keeps running, and everything starts
 // once they are.
 func TestKindsThatAreInstalledLater(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := kubetest.New(t, kubetest.Options{})
 	b := &bench{t: t, server: server, namespace: server.Namespace(t)}
 	r := b.controlIn(leader.Election{}, nil)
-	await.Until(t, "the report", deadline, func() bool { return strings.Contains(r.log.String(), "can't watch triggers") })
+	testenv.Until(t, "the report", deadline, func() bool { return strings.Contains(r.log.String(), "can't watch triggers") })
 	if err := r.take(alert(time.Now())); err == nil || err.Error() != "the controller is starting" {
 		t.Error(err)
 	}
 	server.CRDs(t)
-	await.Until(t, "it is ready", deadline, func() bool { return r.Ready() == nil })
+	testenv.Until(t, "it is ready", deadline, func() bool { return r.Ready() == nil })
 	if n := strings.Count(r.log.String(), "can't watch triggers"); n != 1 {
 		t.Errorf("it is reported %d times", n)
 	}

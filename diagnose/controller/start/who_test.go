@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/reporter/web"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestWhoMaySend(t *testing.T) {
@@ -65,7 +65,7 @@ func TestWhoMaySend(t *testing.T) {
 			t.Errorf("%v tokens are %s, want %v", got, outcome, want)
 		}
 	}
-	await.Until(t, "report of the failed connection", deadline, func() bool { return strings.Contains(s.log.String(), "a connection has failed") })
+	testenv.Until(t, "report of the failed connection", deadline, func() bool { return strings.Contains(s.log.String(), "a connection has failed") })
 	if log := s.log.String(); strings.Count(log, "sender rejected") != 1 || strings.Contains(log, "garbage") {
 		t.Errorf("it is reported once, and never the token:\n%s", log)
 	}
@@ -178,7 +178,7 @@ func TestIdleConnections(t *testing.T) {
 	if r := s.post(s.known(), PathWebhook, webhookJSON(1)); r.code != http.StatusOK {
 		t.Errorf("a sender that comes new: %d %+v", r.code, r.body)
 	}
-	if took := time.Since(began); took > await.Within(2*time.Second) {
+	if took := time.Since(began); took > testenv.Within(2*time.Second) {
 		t.Errorf("two answers took %s", took)
 	}
 	if n := kubetest.Sum(t, s.registry, "kernosis_alert_connections_closed_total"); n < 400 {

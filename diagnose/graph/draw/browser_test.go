@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/graph/draw"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // measure is a script that reports what does not fit: text that is wider than its box, and anything
@@ -41,7 +40,7 @@ document.body.textContent = "MEASURED " + boxes + " boxes\n" + wrong.join("\n") 
 
 // Only a browser knows the real width of text. The layout assumes the widest font of its list.
 func TestTextFitsInABrowser(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skip("no chromium (package chromium), which measures text")
@@ -58,7 +57,7 @@ func TestTextFitsInABrowser(t *testing.T) {
 		if err := os.WriteFile(page, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), await.Within(time.Minute))
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(time.Minute))
 		defer cancel()
 		cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+profile, "--dump-dom", "file://"+page)
 		out, err := cmd.Output()

@@ -12,10 +12,9 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // frozen makes a task hang on a frozen filesystem of its own until the test ends.
@@ -64,7 +63,7 @@ func TestBlockedStacksOfAFrozenFilesystem(t *testing.T) {
 
 	// It is also among all tasks once it has slept long enough, which proves that the clock is
 	// right.
-	await.Until(t, "blocked for 1 s", 20*time.Second, func() bool {
+	testenv.Until(t, "blocked for 1 s", 20*time.Second, func() bool {
 		out, _ := operationtest.Succeed(t, b, map[string]string{"minBlocked": "1s"})
 		return out.Results["blockedCount"] != "0" && strings.Contains(out.Results["kinds"], hostfs.WaitFrozenFilesystem)
 	})
@@ -126,7 +125,7 @@ func TestBlockedStacksOfAJournal(t *testing.T) {
 	writer := hangingWrite(t, thaw, "of="+dir+"/file", "conv=fsync")
 	var out operation.Output
 	var kept *operationtest.Artifacts
-	await.Until(t, "the writer waits for the journal", 20*time.Second, func() bool {
+	testenv.Until(t, "the writer waits for the journal", 20*time.Second, func() bool {
 		out, kept = operationtest.Succeed(t, BlockedStacks(operationtest.RealHost()), map[string]string{"pid": strconv.Itoa(writer)})
 		return out.Results["waitsFor"] == hostfs.WaitJournal || out.Results["waitsFor"] == hostfs.WaitDisk
 	})
@@ -134,7 +133,7 @@ func TestBlockedStacksOfAJournal(t *testing.T) {
 	if r := out.Results; r["device"] != name || r["mountPoint"] != dir || r["fsType"] != "ext4" {
 		t.Errorf("%v", r)
 	}
-	await.Until(t, "the journal's thread is reported with its device", 20*time.Second, func() bool {
+	testenv.Until(t, "the journal's thread is reported with its device", 20*time.Second, func() bool {
 		_, kept = operationtest.Succeed(t, BlockedStacks(operationtest.RealHost()), map[string]string{"minBlocked": "100ms"})
 		text := kept.Files["stacks.txt"]
 		return strings.Contains(text, "jbd2/"+name+"-8[") && strings.Contains(text, "works for "+name+" at "+dir+" (ext4)")
@@ -147,7 +146,7 @@ func TestBlockedStacksOfAJournal(t *testing.T) {
 		t.Errorf("%+v", *stalled.Verdict)
 	}
 	// And below the disk, the filesystem with its backing file hangs.
-	await.Until(t, "the frozen filesystem is found", 20*time.Second, func() bool {
+	testenv.Until(t, "the frozen filesystem is found", 20*time.Second, func() bool {
 		out, _, err := operationtest.Perform(t, CheckFilesystemFrozen(operationtest.RealHost()), nil)
 		return err == nil && strings.HasPrefix(out.Verdict.Message, "ext4 on "+d.Device+" at "+d.Dir+" is frozen: kworker/")
 	})
@@ -211,7 +210,7 @@ func TestBlockedStacksOfAPod(t *testing.T) {
 // A task in exec holds the lock that reading its stack needs. FIFOs simulate this: opening them
 // blocks.
 func TestBlockedStacksOfATaskThatHoldsItsLocks(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	h := operationtest.HostOf(t, map[string]string{
 		"/proc/811/stat":       "811 (pg) D 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 250 0 0\n",
 		"/proc/811/status":     "Tgid:\t811\nUid:\t1\t1\t1\t1\nThreads:\t1\nVmSize:\t1 kB\n",

@@ -12,9 +12,9 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestCheckDiskStalledOfTheKernel(t *testing.T) {
@@ -66,7 +66,7 @@ func TestCheckDiskStalledOfTheKernel(t *testing.T) {
 		t.Errorf("the writer: %v\n%s", blocked.Results, kept.Files["stacks.txt"])
 	}
 	thaw()
-	await.Until(t, "the disk goes on", 20*time.Second, func() bool {
+	testenv.Until(t, "the disk goes on", 20*time.Second, func() bool {
 		_, _, err := operationtest.Perform(t, b, short)
 		return err != nil
 	})

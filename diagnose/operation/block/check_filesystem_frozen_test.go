@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestCheckFilesystemFrozen(t *testing.T) {
@@ -28,7 +28,7 @@ func TestCheckFilesystemFrozen(t *testing.T) {
 	if r := out.Results; r["mountPoint"] != dir || r["device"] != filepath.Base(device) || r["pid"] != pid || !strings.Contains(kept.Files["stacks.txt"], "vfs_write") {
 		t.Errorf("%v", r)
 	}
-	await.Until(t, "it is found among all", 20*time.Second, func() bool {
+	testenv.Until(t, "it is found among all", 20*time.Second, func() bool {
 		out, _, err := operationtest.Perform(t, b, map[string]string{"minBlocked": "100ms"})
 		return err == nil && out.Results["mountPoint"] == dir
 	})

@@ -13,8 +13,8 @@ import (
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // nfsNode returns a fixture node with two NFS mounts. sends and receives are the counters of the
@@ -111,7 +111,7 @@ func TestCheckNFSHang(t *testing.T) {
 			}
 		})
 		b := CheckNFSHang(h)
-		await.Until(t, c.name, 20*time.Second, func() bool { // until a busy machine has changed nothing within the window
+		testenv.Until(t, c.name, 20*time.Second, func() bool { // until a busy machine has changed nothing within the window
 			out, _, err := operationtest.Perform(t, b, window)
 			var no *operation.Refuted
 			if c.answered {

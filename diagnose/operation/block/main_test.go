@@ -7,17 +7,15 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Children that inject real faults are this binary.
 func TestMain(m *testing.M) {
 	if !inject.RunChild(os.Args) {
-		kernellock.Hold()
-		os.Exit(leakcheck.Run(m.Run))
+		testenv.HoldKernelForProcess()
+		os.Exit(testenv.CheckLeaks(m.Run))
 	}
 }
 
@@ -35,7 +33,7 @@ func hangingWrite(t *testing.T, thaw func(), args ...string) (pid int) {
 		c.Wait()
 	})
 	h, looks := operationtest.RealHost(), 0
-	await.Until(t, "dd hangs", 20*time.Second, func() bool {
+	testenv.Until(t, "dd hangs", 20*time.Second, func() bool {
 		stat, err := h.FS.Stat(c.Process.Pid)
 		if err != nil {
 			t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation/disk"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // deadServer mounts a FUSE filesystem without a server until the test ends.
@@ -30,7 +30,7 @@ func deadServer(t *testing.T) (dir string) {
 	}
 	t.Cleanup(func() {
 		unix.Close(fd) // ends all that wait
-		await.Until(t, "unmounted", 20*time.Second, func() bool { return unix.Unmount(dir, unix.MNT_DETACH) == nil })
+		testenv.Until(t, "unmounted", 20*time.Second, func() bool { return unix.Unmount(dir, unix.MNT_DETACH) == nil })
 	})
 	return dir
 }
@@ -43,7 +43,7 @@ func TestSilentFilesystem(t *testing.T) {
 		t.Errorf("after %s: %v\n%s", took, out.Results, kept.Files["mounts.txt"])
 	}
 	// A thread of this process hangs there now.
-	await.Until(t, "a thread waits for FUSE", 20*time.Second, func() bool {
+	testenv.Until(t, "a thread waits for FUSE", 20*time.Second, func() bool {
 		out, _ := operationtest.Succeed(t, BlockedStacks(operationtest.RealHost()), map[string]string{"minBlocked": "10ms"})
 		return strings.Contains(out.Results["kinds"], hostfs.WaitFUSE+"=")
 	})

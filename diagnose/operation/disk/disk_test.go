@@ -15,9 +15,9 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // diskNode is a fixture node: LVM on two disks of different kinds, a degraded RAID, a virtual disk,
@@ -326,7 +326,7 @@ func TestFailingDiskOfTheKernel(t *testing.T) {
 	before, _ := operationtest.Succeed(t, DiskErrors(operationtest.RealHost()), parameters)
 	was := operationtest.Number(t, before, "logErrors")
 	var out operation.Output
-	await.Until(t, "three failed requests are in the log", 20*time.Second, func() bool {
+	testenv.Until(t, "three failed requests are in the log", 20*time.Second, func() bool {
 		// The kernel logs ten errors of all disks in five seconds, and drops the others.
 		if _, _, err := fault.Fail(); err != nil {
 			t.Fatal(err)

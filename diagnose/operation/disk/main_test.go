@@ -5,14 +5,13 @@ import (
 	"testing"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Children that inject real faults are this binary.
 func TestMain(m *testing.M) {
 	if !inject.RunChild(os.Args) {
-		kernellock.Hold()
-		os.Exit(leakcheck.Run(m.Run))
+		testenv.HoldKernelForProcess()
+		os.Exit(testenv.CheckLeaks(m.Run))
 	}
 }

@@ -4,8 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/kernellock"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -13,6 +12,6 @@ func TestMain(m *testing.M) {
 		grow()
 		return
 	}
-	kernellock.Hold()
-	os.Exit(leakcheck.Run(m.Run))
+	testenv.HoldKernelForProcess()
+	os.Exit(testenv.CheckLeaks(m.Run))
 }

@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // memoryChild is a process in its own memory cgroup with a limit.
@@ -48,7 +47,7 @@ func newMemoryChild(t *testing.T, limit uint64) *memoryChild {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		await.Until(t, "the cgroup can be removed", 20*time.Second, func() bool { return os.Remove(dir) == nil })
+		testenv.Until(t, "the cgroup can be removed", 20*time.Second, func() bool { return os.Remove(dir) == nil })
 	})
 	if err := os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatUint(limit, 10)), 0); err != nil {
 		t.Fatal(err)
@@ -98,7 +97,7 @@ func between(t *testing.T, what string, n, low, high int64) {
 }
 
 func TestMemoryOfACgroup(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	const mib, limit = 1 << 20, 128 << 20
 	c := newMemoryChild(t, limit)
 	h, pid := operationtest.RealHost(), strconv.Itoa(c.pid)

@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // cpuCgroup creates a cgroup named like a pod's, with a process that uses as much CPU as it gets,
@@ -53,7 +52,7 @@ func cpuCgroup(t *testing.T, quota time.Duration) (uid, path string, pid int) {
 		t.Cleanup(func() {
 			stop()
 			// A process may still count for a moment after it was waited for.
-			await.Until(t, "the group can be removed", 20*time.Second, func() bool { return os.Remove(mount+d) == nil })
+			testenv.Until(t, "the group can be removed", 20*time.Second, func() bool { return os.Remove(mount+d) == nil })
 		})
 		if !v1 && i < len(dirs)-1 {
 			write(t, mount+d+"/cgroup.subtree_control", "+cpu")
@@ -79,7 +78,7 @@ func write(t *testing.T, path, value string) {
 }
 
 func TestCheckCPUThrottled(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	uid, path, pid := cpuCgroup(t, 5*time.Millisecond)
 	check := CheckCPUThrottled(host())
 	const want = `exhausted its limit of 50m \(5ms in each 100ms\) in \d+ of \d+ periods`

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestCheckNoListener(t *testing.T) {
@@ -46,7 +46,7 @@ func TestCheckAcceptQueueFull(t *testing.T) {
 	stop()
 	wantResults(t, out, map[string]string{"queue": "^2$", "queueMax": "^1$", "overflows": `^\d+$`})
 	target.Accept(l, netlab.Echo)
-	await.Until(t, "the queue to be emptied", 10*time.Second, func() bool {
+	testenv.Until(t, "the queue to be emptied", 10*time.Second, func() bool {
 		return prober.Probe("10.97.33.2:80", time.Second, "x") == nil
 	})
 	refute(t, check, at, "AcceptQueueNotFull", "queue 0/1")

@@ -5,16 +5,15 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // TestPacketCaptureWhileRTNLIsHeld: reading the names of devices needs rtnl_lock, capturing packets
 // does not. A capture works without names, and ends on time.
 func TestPacketCaptureWhileRTNLIsHeld(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	n := netlab.New(t)
 	n.Serve("127.0.0.1:80", netlab.Echo)
 	lock := netlab.New(t)
@@ -38,8 +37,8 @@ func TestPacketCaptureWhileRTNLIsHeld(t *testing.T) {
 	if packets := readCapture(t, files); len(packets) == 0 {
 		t.Error("the file has no packets")
 	}
-	if limit := await.Within(3*answer + duration); took > limit {
+	if limit := testenv.Within(3*answer + duration); took > limit {
 		t.Errorf("took %v, want at most %v", took, limit)
 	}
-	await.Until(t, "the lock is free for the next test", time.Minute, func() bool { return !held() })
+	testenv.Until(t, "the lock is free for the next test", time.Minute, func() bool { return !held() })
 }

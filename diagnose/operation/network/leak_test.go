@@ -8,14 +8,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // No run leaves a goroutine or a descriptor behind, whether it succeeds or not.
 func TestNetLeavesNothingBehind(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	node, pod := netlab.PairIn(t, 34)
 	h := labHost(t, node, pod)
 	pod.Serve("10.97.34.2:80", silent)
@@ -44,7 +43,7 @@ func TestNetLeavesNothingBehind(t *testing.T) {
 	if err := goleak.Find(leaks); err != nil {
 		t.Error(err)
 	}
-	await.Until(t, "descriptors to be closed", 10*time.Second, func() bool { return descriptors(t) <= before })
+	testenv.Until(t, "descriptors to be closed", 10*time.Second, func() bool { return descriptors(t) <= before })
 }
 
 func descriptors(t *testing.T) int {

@@ -10,8 +10,8 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // setLink sets the device of a pair up or down.
@@ -66,7 +66,7 @@ func TestLinks(t *testing.T) {
 	confirm(t, check, in(target), "LinkDown", "probe0 is administratively down")
 	confirm(t, check, in(target, "address", "10.97.33.1"), "LinkDown", "probe0 is administratively down; healthy devices that should carry packets, as there is no route to 10.97.33.1")
 	var got operation.Output
-	await.Until(t, "the other end to lose its carrier", 10*time.Second, func() bool {
+	testenv.Until(t, "the other end to lose its carrier", 10*time.Second, func() bool {
 		var err error
 		got, _, err = run(t, check, in(prober))
 		return err == nil

@@ -4,11 +4,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/kernellock"
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestMain(m *testing.M) {
-	kernellock.Hold()
-	os.Exit(leakcheck.Run(m.Run))
+	testenv.HoldKernelForProcess()
+	os.Exit(testenv.CheckLeaks(m.Run))
 }

@@ -18,9 +18,8 @@ import (
 	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/collector/netprobe"
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
@@ -227,7 +226,7 @@ func TestCheckProbeRecovers(t *testing.T) {
 }
 
 func TestCheckAppSilent(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	node, pod := netlab.PairIn(t, 34)
 	check := CheckAppSilent(labHost(t, node, pod))
 	// An application that is silent is so after any timeout; the other answers before its own.
@@ -249,7 +248,7 @@ func TestCheckAppSilent(t *testing.T) {
 	// On a busy machine the application may do its part only after the timeout: then it is checked again.
 	silently := func(params map[string]string, message string) (out operation.Output) {
 		t.Helper()
-		await.UntilShown(t, "AppSilent "+message, 30*time.Second, func() (bool, string) {
+		testenv.UntilShown(t, "AppSilent "+message, 30*time.Second, func() (bool, string) {
 			var err error
 			out, _, err = run(t, check, params)
 			return out.Verdict != nil && out.Verdict.Reason == "AppSilent" && matches(out.Verdict.Message, message), fmt.Sprint(out.Verdict, err)

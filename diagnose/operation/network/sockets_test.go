@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestSockets(t *testing.T) {
@@ -60,7 +60,7 @@ func TestSocketsRetransmit(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out operation.Output
-	await.Until(t, "a retransmission", 10*time.Second, func() bool {
+	testenv.Until(t, "a retransmission", 10*time.Second, func() bool {
 		var err error
 		out, _, err = run(t, Sockets(host()), map[string]string{"netns": inode(prober), "window": "0s"})
 		return err == nil && out.Results["retransmitting"] == "1"
@@ -76,7 +76,7 @@ func TestSocketsHalfOpen(t *testing.T) {
 	stop := keepProbing(prober, "10.97.33.2:80")
 	defer stop()
 	var out operation.Output
-	await.Until(t, "a handshake that is not complete", 10*time.Second, func() bool {
+	testenv.Until(t, "a handshake that is not complete", 10*time.Second, func() bool {
 		var err error
 		out, _, err = run(t, Sockets(host()), map[string]string{"address": "10.97.33.2", "port": "80", "window": "0s"})
 		return err == nil && out.Results["synReceived"] != "0"

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/operation/memory"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Each test tries to get information about another pod from a built-in that is safe for tenants,
@@ -94,7 +94,7 @@ func intruder(t *testing.T, n *netlab.Net) (pid int) {
 		_ = cmd.Wait() // it was killed
 	})
 	h := host()
-	await.Until(t, "a process in the namespace", 10*time.Second, func() bool {
+	testenv.Until(t, "a process in the namespace", 10*time.Second, func() bool {
 		inode, err := h.FS.NetNS(cmd.Process.Pid)
 		return err == nil && inode == n.Inode
 	})

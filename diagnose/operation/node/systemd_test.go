@@ -21,8 +21,8 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // fakeSystemd is org.freedesktop.systemd1 on its own message bus.
@@ -95,7 +95,7 @@ func newBus(t *testing.T) (root string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-	await.Until(t, "message bus", operationtest.Longest, func() bool {
+	testenv.Until(t, "message bus", operationtest.Longest, func() bool {
 		c, err := net.Dial("unix", socket)
 		if err == nil {
 			_ = c.Close()
@@ -109,7 +109,7 @@ func newBus(t *testing.T) (root string) {
 func newSystemd(t *testing.T, units map[string]map[string]any) (*fakeSystemd, operation.Host) {
 	t.Helper()
 	root := newBus(t)
-	ctx, cancel := context.WithTimeout(context.Background(), await.Within(operationtest.Longest))
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Within(operationtest.Longest))
 	t.Cleanup(cancel)
 	conn, err := godbus.Connect("unix:path="+filepath.Join(root, systemBus), godbus.WithContext(ctx))
 	if err != nil {
@@ -263,7 +263,7 @@ func TestRestartUnit(t *testing.T) {
 	}
 	// At the timeout, a job that never ends is left to systemd.
 	set(becomes("deactivating", "stop-sigterm", ""))
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Second)) // long enough to request it
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(2*time.Second)) // long enough to request it
 	defer cancel()
 	_, err = host(h).restartUnit(ctx, &operation.Call{Parameters: operation.Values{"unit": "broken"}})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "requested, but not completed") {

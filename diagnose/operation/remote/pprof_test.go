@@ -22,8 +22,8 @@ import (
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // profiles serves the profiles of this process.
@@ -75,7 +75,7 @@ func TestPprof(t *testing.T) {
 	for range 40 {
 		blocked.Go(func() { <-release })
 	}
-	await.Until(t, "the goroutines wait", 10*time.Second, func() bool {
+	testenv.Until(t, "the goroutines wait", 10*time.Second, func() bool {
 		stacks := make([]byte, 1<<20)
 		return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("[chan receive")) >= 40
 	})

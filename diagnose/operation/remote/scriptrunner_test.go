@@ -21,9 +21,8 @@ import (
 	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // scriptsIn returns Scripts with the usual bounds and with cgroups below parent.
@@ -43,7 +42,7 @@ func testScripts(t *testing.T, change ...func(*scriptBounds)) (s *Scripts, paren
 		t.Skipf("no control group may be made here: %v", err)
 	}
 	t.Cleanup(func() {
-		await.Until(t, "end of the group", operationtest.Longest, func() bool { return os.Remove(parent) == nil })
+		testenv.Until(t, "end of the group", operationtest.Longest, func() bool { return os.Remove(parent) == nil })
 	})
 	bounds := usualBounds()
 	for _, f := range change {
@@ -150,7 +149,7 @@ func TestScriptUser(t *testing.T) {
 
 // TestScriptIsEndedWithAllItStarted: even processes that have left its process group and session.
 func TestScriptIsEndedWithAllItStarted(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	s, parent := testScripts(t)
 	for name, text := range map[string]string{
 		"hangs":             "echo begun; sleep 314159",
@@ -172,7 +171,7 @@ func TestScriptIsEndedWithAllItStarted(t *testing.T) {
 			if out.Results["operation.x.output"] != "begun\n" {
 				t.Errorf("%q", out.Results)
 			}
-			await.Until(t, "end of its processes", operationtest.Longest, func() bool { return running(t, "sleep\x00314159") == 0 })
+			testenv.Until(t, "end of its processes", operationtest.Longest, func() bool { return running(t, "sleep\x00314159") == 0 })
 			if left, _ := filepath.Glob(parent + "/kernosis-scripts-*/*/cgroup.procs"); len(left) > 0 {
 				t.Errorf("left: %v", left)
 			}
@@ -202,7 +201,7 @@ func TestScriptBomb(t *testing.T) {
 	if err == nil {
 		t.Error("it succeeds")
 	}
-	await.Until(t, "end of its processes", operationtest.Longest, func() bool { return running(t, "sleep\x00314158") == 0 })
+	testenv.Until(t, "end of its processes", operationtest.Longest, func() bool { return running(t, "sleep\x00314158") == 0 })
 }
 
 func TestScriptMemory(t *testing.T) {
@@ -270,7 +269,7 @@ func TestScriptIsCancelled(t *testing.T) {
 		_, err := s.Run(ctx, &v1alpha1.ScriptRunner{Script: "sleep 314157"}, &operation.Call{})
 		done <- err
 	}()
-	await.Until(t, "start", operationtest.Longest, func() bool { return running(t, "sleep\x00314157") == 1 })
+	testenv.Until(t, "start", operationtest.Longest, func() bool { return running(t, "sleep\x00314157") == 1 })
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) || err.Error() != "script was killed: it was cancelled" {
 		t.Error(err)
@@ -287,7 +286,7 @@ func TestScriptsOfTwoProcesses(t *testing.T) {
 		_, err := agent.Run(ctx, &v1alpha1.ScriptRunner{Script: "sleep 314158"}, &operation.Call{})
 		done <- err
 	}()
-	await.Until(t, "start", operationtest.Longest, func() bool { return running(t, "sleep\x00314158") == 1 })
+	testenv.Until(t, "start", operationtest.Longest, func() bool { return running(t, "sleep\x00314158") == 1 })
 	left := filepath.Join(parent, groupsDir+"-2", "7")
 	if err := os.MkdirAll(left, 0o755); err != nil {
 		t.Fatal(err)

@@ -31,8 +31,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var shared kubetest.Shared
@@ -129,7 +129,7 @@ func (s *scene) kill() {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- sink.Run(ctx) }()
-	await.Until(s.t, "the Events", time.Minute, func() bool { return sink.Stats().Requests[events.Created] >= 2 })
+	testenv.Until(s.t, "the Events", time.Minute, func() bool { return sink.Stats().Requests[events.Created] >= 2 })
 	cancel()
 	if err := <-ended; err != nil {
 		s.t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // agent is the part of an agent that handles Diagnoses: the worker, its store and the Lease.
@@ -76,7 +76,7 @@ func (a *agent) kill() { a.cut(); a.ended.Wait() }
 // Of two agents of a node, the one that has a Diagnosis runs it while it is alive, even if it
 // writes nothing meanwhile; then the other one does, whatever the first one's clock was.
 func TestSecondAgentOfANode(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := cluster.Server(t)
 	server.CRDs(t)
 	node, namespace, c := server.Node(t), server.Namespace(t), apitest.Client(t, server.Admin())

@@ -20,9 +20,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
-	testwait "github.com/kernosis/kernosis/vmtest/await" // the package has a function await
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var cluster kubetest.Shared
@@ -35,7 +34,7 @@ const deadline = time.Minute
 // waitFor waits until a condition holds.
 func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	testwait.Until(t, what, deadline, ok)
+	testenv.Until(t, what, deadline, ok)
 }
 
 // rig is a running Store, and what it reported.
@@ -101,7 +100,7 @@ func (r *rig) stop() {
 	r.cancel()
 	select {
 	case <-r.ended:
-	case <-time.After(testwait.Within(10 * time.Second)):
+	case <-time.After(testenv.Within(10 * time.Second)):
 		r.t.Error("the store does not end")
 	}
 }
@@ -175,7 +174,7 @@ func (r *rig) count(verb, resource string, o conditions.Outcome) uint64 {
 }
 
 // logs has the log output.
-type logs struct{ logbuffer.Buffer }
+type logs struct{ testenv.LogBuffer }
 
 // count returns how many lines contain all of the given texts.
 func (l *logs) count(texts ...string) int {

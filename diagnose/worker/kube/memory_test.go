@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // heap returns the bytes in use after garbage collection.
@@ -23,7 +23,7 @@ func heap() int64 {
 // A cluster with 200 sets of 50 nodes each, all with a status from the controller, takes less than
 // two MiB of a node's memory.
 func TestMemoryOfManySets(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server, c := served(t)
 	const sets, nodes = 200, 50
 	prefix := unique(t, "s")

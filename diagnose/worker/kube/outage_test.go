@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func names(o *worker.Objects) (list []string) {
@@ -30,7 +30,7 @@ func names(o *worker.Objects) (list []string) {
 
 // One server from its first minute: without the kinds, with them, away, back, empty.
 func TestAServersLife(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := kubetest.New(t, kubetest.Options{})
 	dir := t.TempDir()
 	inDir := func(c *Config) { c.Dir, c.Timeout = dir, time.Second }

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var cluster kubetest.Shared
@@ -107,7 +107,7 @@ func status(t testing.TB, client kubernetes.Interface, node, conditionType strin
 // waitFor waits until ok returns true.
 func (r *rig) waitFor(what string, ok func() bool) {
 	r.t.Helper()
-	await.UntilShown(r.t, what, deadline, func() (bool, string) { return ok(), fmt.Sprintf("%+v", r.Stats()) })
+	testenv.UntilShown(r.t, what, deadline, func() (bool, string) { return ok(), fmt.Sprintf("%+v", r.Stats()) })
 }
 
 // waitStatus waits until the API has a condition.

@@ -13,13 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestFailedWritesAreTriedAgain(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := cluster.Server(t)
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
@@ -63,7 +62,7 @@ func TestFailedWritesAreTriedAgain(t *testing.T) {
 				return true
 			})
 			r := start(t, server, func(cfg *Config) {
-				cfg.Client, cfg.timeout = kubetest.Clientset(t, config), await.Within(300*time.Millisecond)
+				cfg.Client, cfg.timeout = kubetest.Clientset(t, config), testenv.Within(300*time.Millisecond)
 			})
 			r.set(deadlocked())
 			r.waitFor("three failures", func() bool { return r.Stats().Writes[c.outcome] == 3 })
@@ -152,7 +151,7 @@ func TestWritesThatAreExecutedLate(t *testing.T) {
 		r.waitStatus(last)
 		r.waitAcked()
 		written := r.Stats().Writes[Written]
-		if _, err := Patch(t.Context(), server.Client(), r.node, FieldManager, await.Within(time.Minute), <-late); err != nil {
+		if _, err := Patch(t.Context(), server.Client(), r.node, FieldManager, testenv.Within(time.Minute), <-late); err != nil {
 			t.Fatal(err)
 		}
 		r.waitFor("a repair", func() bool { return r.Stats().Writes[Written] > written })
@@ -203,7 +202,7 @@ func TestRetriesOfALostAnswerChangeNothing(t *testing.T) {
 
 // While the API server is unavailable only the state is kept; then the latest state is sent.
 func TestTheServerIsAway(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := kubetest.New(t, kubetest.Options{})
 	r := start(t, server, func(c *Config) { c.timeout = time.Second })
 	r.set(healthy())
@@ -319,7 +318,7 @@ func TestAFleetStartsApart(t *testing.T) {
 		nodes[i] = server.Node(t)
 	}
 	// Scaled to this machine, which also has to start all of them. The test takes four of them.
-	second := min(await.Within(time.Second), 2*time.Second)
+	second := min(testenv.Within(time.Second), 2*time.Second)
 	began := time.Now()
 	for i, node := range nodes {
 		r := start(t, server, func(c *Config) { c.Client, c.Node, c.StartJitter = client, node, 4*second })

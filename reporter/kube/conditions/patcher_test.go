@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/transport"
 
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The states of one condition, for tests.
@@ -57,7 +57,7 @@ func TestConditionsAreWrittenAndNothingElseIs(t *testing.T) {
 }
 
 func TestTheFirstChangeGoesAtOnceAndAFloodInOneWriteLater(t *testing.T) {
-	coalesce := min(await.Within(2*time.Second), 6*time.Second)
+	coalesce := min(testenv.Within(2*time.Second), 6*time.Second)
 	r := start(t, cluster.Server(t), func(c *Config) { c.Coalesce = coalesce })
 	r.set(healthy())
 	r.waitStatus(healthy())

@@ -11,7 +11,7 @@ import (
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // A policy that is newer than a condition refuses its heartbeat: changes of other conditions are
@@ -87,7 +87,7 @@ func TestMissingRights(t *testing.T) {
 	p.do(func(w http.ResponseWriter, r *http.Request) bool {
 		return r.Method == http.MethodPatch && kubetest.Answer(w, http.StatusForbidden, "Forbidden")
 	})
-	log := &logbuffer.Buffer{}
+	log := &testenv.LogBuffer{}
 	r := start(t, server, func(c *Config) {
 		c.Client, c.Log = kubetest.Clientset(t, config), slog.New(slog.NewTextHandler(log, nil))
 	})

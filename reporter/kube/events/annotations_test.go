@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/events"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // oomEvent returns an OOM kill with evidence.
@@ -106,7 +106,7 @@ func TestEvidenceOutlastsAPodThatIsGivenUp(t *testing.T) {
 	a := newAgent(t, func(c *events.Config) { c.PodWait = 300 * time.Millisecond })
 	a.reportOf(oomEvent(32<<20), "f00")
 	var on []corev1.Event
-	await.Until(t, "the Node's Event says so", time.Minute, func() bool {
+	testenv.Until(t, "the Node's Event says so", time.Minute, func() bool {
 		on = a.onNode()
 		return len(on) == 1 && strings.HasSuffix(on[0].Message, "(1 of 1 not reported on their pods)")
 	})
@@ -123,7 +123,7 @@ func TestEvidenceOutlastsARestart(t *testing.T) {
 	a := newAgent(t, func(c *events.Config) { c.PodWait = time.Minute })
 	p := a.server.Pod(t, a.server.Namespace(t), "web-1", a.node) // not known yet
 	a.reportOf(oomEvent(32<<20), string(p.UID))
-	await.Until(t, "the Event on the Node", time.Minute, func() bool { return len(a.onNode()) == 1 })
+	testenv.Until(t, "the Event on the Node", time.Minute, func() bool { return len(a.onNode()) == 1 })
 	a.stop()
 	a.journal.Close()
 	var saved struct {

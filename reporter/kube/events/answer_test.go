@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Answers of an overloaded, broken or slow server, as client-go returns them.
@@ -43,7 +43,7 @@ func TestAnswersOfATroubledServer(t *testing.T) {
 		t.Run(strconv.Itoa(c.status), func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(c.status) }))
 			defer server.Close()
-			if err := post(t, server.URL, await.Within(time.Minute)); read(err) != c.want {
+			if err := post(t, server.URL, testenv.Within(time.Minute)); read(err) != c.want {
 				t.Errorf("%v is taken for %d, want %d", err, read(err), c.want)
 			}
 		})
@@ -61,7 +61,7 @@ func TestAnswersOfATroubledServer(t *testing.T) {
 	t.Run("nobody there", func(t *testing.T) {
 		server := httptest.NewServer(nil)
 		server.Close()
-		if err := post(t, server.URL, await.Within(time.Minute)); read(err) != away {
+		if err := post(t, server.URL, testenv.Within(time.Minute)); read(err) != away {
 			t.Errorf("%v is taken for %d", err, read(err))
 		}
 	})

@@ -22,8 +22,8 @@ import (
 	"github.com/kernosis/kernosis/collector/pods"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/events"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // A terminating namespace accepts no new Events: faults of its pod are reported on the Node.
@@ -37,7 +37,7 @@ func TestNamespaceThatGoes(t *testing.T) {
 	a.report(kill(string(p.UID)))
 	a.report(kill(string(p.UID)))
 	a.sent(2)
-	await.Until(t, "the Node's Event says so", time.Minute, func() bool {
+	testenv.Until(t, "the Node's Event says so", time.Minute, func() bool {
 		on := a.onNode()
 		return len(on) == 1 && on[0].Count == 2 && strings.HasSuffix(on[0].Message, "(2 of 2 not reported on their pods)")
 	})
@@ -80,7 +80,7 @@ func TestFullDiskAtTheStart(t *testing.T) {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT, "nr_inodes=100"); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "the state is saved", time.Minute, func() bool {
+	testenv.Until(t, "the state is saved", time.Minute, func() bool {
 		_, err := os.Stat(filepath.Join(dir, events.StateFile))
 		return err == nil
 	})
@@ -90,7 +90,7 @@ func TestFullDiskAtTheStart(t *testing.T) {
 func TestPodThatStaysUnknown(t *testing.T) {
 	a := newAgent(t, func(c *events.Config) { c.PodWait = 300 * time.Millisecond })
 	a.report(kill("f00-ba4"))
-	await.Until(t, "it is reported on the Node alone", time.Minute, func() bool {
+	testenv.Until(t, "it is reported on the Node alone", time.Minute, func() bool {
 		on := a.onNode()
 		return len(on) == 1 && strings.Contains(on[0].Message, "pod f00-ba4") && strings.HasSuffix(on[0].Message, "(1 of 1 not reported on their pods)")
 	})
@@ -102,7 +102,7 @@ func TestPodThatStaysUnknown(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: a.server.Namespace(t), Name: "late", UID: uid}}
 	a.report(kill(string(uid)))
 	a.pods.add(p)
-	await.Until(t, "it is reported on its pod", time.Minute, func() bool { return total(a.onPod(p)) == 1 })
+	testenv.Until(t, "it is reported on its pod", time.Minute, func() bool { return total(a.onPod(p)) == 1 })
 }
 
 // An Event lives for an hour unless the server is configured otherwise; a series may live longer.
@@ -149,7 +149,7 @@ func TestOutage(t *testing.T) {
 			for i := range 1000 {
 				a.report(kill(string(all[i%10].UID)))
 			}
-			await.Until(t, "requests fail", time.Minute, func() bool { _, failed := requests(a.sink.Stats()); return failed >= 3 })
+			testenv.Until(t, "requests fail", time.Minute, func() bool { _, failed := requests(a.sink.Stats()); return failed >= 3 })
 			if how == "stopped" {
 				a.server.Start(t)
 			} else {
@@ -203,7 +203,7 @@ func TestRightThatComesLater(t *testing.T) {
 	a := newAgent(t, func(c *events.Config) { c.Client = kubetest.Clientset(t, server.Config(t, user)) })
 	p := a.pod(server.Namespace(t), "web-1")
 	a.report(kill(string(p.UID)))
-	await.Until(t, "it is refused", time.Minute, func() bool { return a.sink.Stats().Requests[conditions.Forbidden] >= 2 })
+	testenv.Until(t, "it is refused", time.Minute, func() bool { return a.sink.Stats().Requests[conditions.Forbidden] >= 2 })
 	// The permission that the agent needs for Events.
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}}}
 	if _, err := a.client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
@@ -252,7 +252,7 @@ func TestRestart(t *testing.T) {
 	for range 10 {
 		a.report(kill(string(p.UID)))
 	}
-	await.Until(t, "all is counted", time.Minute, func() bool { return a.sink.Stats().Rules["oom-kill"].Happened == 10 })
+	testenv.Until(t, "all is counted", time.Minute, func() bool { return a.sink.Stats().Rules["oom-kill"].Happened == 10 })
 	a.stop()
 	if total(a.onPod(p)) != 10 || total(a.onNode()) != 10 {
 		t.Errorf("after the end %d on the pod, %d on the Node", total(a.onPod(p)), total(a.onNode()))
@@ -262,7 +262,7 @@ func TestRestart(t *testing.T) {
 	}
 	a.start()
 	a.report(kill(string(p.UID)))
-	await.Until(t, "all is counted", time.Minute, func() bool { return a.sink.Stats().Rules["oom-kill"].Happened == 11 })
+	testenv.Until(t, "all is counted", time.Minute, func() bool { return a.sink.Stats().Rules["oom-kill"].Happened == 11 })
 	a.stop()
 	if on := a.onPod(p); len(on) != 1 || on[0].Count != 11 {
 		t.Errorf("%+v", on)
@@ -277,9 +277,9 @@ func TestPodThatWasDeleted(t *testing.T) {
 	a := newAgent(t, func(c *events.Config) { c.Node, c.Pods = node, watch })
 	a.node = node
 	p := server.Pod(t, server.Namespace(t), "short-lived", node)
-	await.Until(t, "the pod is known", time.Minute, func() bool { _, ok := watch.Pod(string(p.UID)); return ok })
+	testenv.Until(t, "the pod is known", time.Minute, func() bool { _, ok := watch.Pod(string(p.UID)); return ok })
 	server.DeletePod(t, p.Namespace, p.Name)
-	await.Until(t, "the pod is gone", time.Minute, func() bool {
+	testenv.Until(t, "the pod is gone", time.Minute, func() bool {
 		_, there := watch.Named(p.Namespace, p.Name)
 		_, known := watch.Pod(string(p.UID))
 		return !there && known
@@ -306,6 +306,6 @@ func newWatch(t *testing.T, server *kubetest.Server, node string) *pods.Watch {
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	await.Until(t, "the pods are known", time.Minute, func() bool { return w.Known(time.Now()) })
+	testenv.Until(t, "the pods are known", time.Minute, func() bool { return w.Known(time.Now()) })
 	return w
 }

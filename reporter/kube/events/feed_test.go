@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/events"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func open(t *testing.T, dir string, o journal.Options) *journal.Journal {
@@ -171,7 +171,7 @@ func TestFeedKeepsUpWithAWriter(t *testing.T) {
 		}
 	})
 	var c collected
-	deadline := time.Now().Add(await.Within(time.Minute))
+	deadline := time.Now().Add(testenv.Within(time.Minute))
 	for len(c.counts) < n && time.Now().Before(deadline) {
 		<-f.Wake()
 		if _, lost, err := f.Drain(c.fold); lost != 0 || err != nil {
@@ -235,7 +235,7 @@ func TestFeedWaitsForWhatTheDiskHasNot(t *testing.T) {
 	free := sync.OnceFunc(func() { close(hang) })
 	defer free()
 	go func() { _ = j.Do(t.Context(), func() error { <-hang; return nil }) }()
-	await.Until(t, "the disk hangs", 10*time.Second, func() bool { return j.Stats().Late > 0 })
+	testenv.Until(t, "the disk hangs", 10*time.Second, func() bool { return j.Stats().Late > 0 })
 	const n = events.MaxQueue + 17
 	for i := 1; i <= n; i++ {
 		enter(f, add(t, j, i))
@@ -247,7 +247,7 @@ func TestFeedWaitsForWhatTheDiskHasNot(t *testing.T) {
 		}
 	}
 	free()
-	await.Until(t, "all is written", 10*time.Second, func() bool { return j.Written() == n })
+	testenv.Until(t, "all is written", 10*time.Second, func() bool { return j.Written() == n })
 	seq, lost, err := f.Drain(c.fold)
 	if err != nil || lost != 0 || seq != n || !slices.Equal(c.counts, upTo(n)) {
 		t.Fatalf("seq %d, lost %d, error %v, %d entries", seq, lost, err, len(c.counts))

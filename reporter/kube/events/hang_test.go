@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/reporter/kube/events"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // The disk hangs just when the state is saved without a series that is over. That does not hold
@@ -40,7 +40,7 @@ func TestTheDiskHangsWhenASeriesEnds(t *testing.T) {
 	a.sent(1)
 	count := func(want int, inEvents int) {
 		t.Helper()
-		await.Until(t, "counts of the Events", 10*time.Second, func() bool {
+		testenv.Until(t, "counts of the Events", 10*time.Second, func() bool {
 			list := a.onNode()
 			return len(list) == inEvents && total(list) == want
 		})
@@ -48,13 +48,13 @@ func TestTheDiskHangsWhenASeriesEnds(t *testing.T) {
 	count(1, 1)
 	select {
 	case <-hung:
-	case <-time.After(await.Within(20 * time.Second)):
+	case <-time.After(testenv.Within(20 * time.Second)):
 		t.Fatal("the series does not end")
 	}
 	began := time.Now()
 	a.report(kill(""))
 	count(2, 1)
-	if took := time.Since(began); took > await.Within(5*time.Second) {
+	if took := time.Since(began); took > testenv.Within(5*time.Second) {
 		t.Errorf("reported after %v", took)
 	}
 	free()
@@ -66,5 +66,5 @@ func TestTheDiskHangsWhenASeriesEnds(t *testing.T) {
 	a.start()
 	a.report(kill(""))
 	a.sent(3)
-	await.Until(t, "counts of the Events", 10*time.Second, func() bool { return total(a.onNode()) == 3 })
+	testenv.Until(t, "counts of the Events", 10*time.Second, func() bool { return total(a.onNode()) == 3 })
 }

@@ -24,8 +24,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/events"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // childEnv makes the test binary an agent that reports childEntries kills. Unless the variable is
@@ -137,7 +136,7 @@ func child() int {
 		sink.Flush(e.Seq)
 		<-pace.C
 	}
-	for deadline := time.Now().Add(await.Within(30 * time.Second)); ; <-pace.C {
+	for deadline := time.Now().Add(testenv.Within(30 * time.Second)); ; <-pace.C {
 		if st := sink.Stats(); st.Rules["oom-kill"].Happened == childEntries && st.Waiting == 0 {
 			break
 		}
@@ -158,7 +157,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // An agent that is killed several times at each stage reports each OOM kill once.
 func TestKilledInEachStage(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	stages := []string{
 		stageAppended, string(events.StageFolded), string(events.StageWritten), string(events.StageSaved), string(events.StageCreating),
 		stageInFlight, string(events.StageCreated), string(events.StagePatching), string(events.StagePatched), string(events.StageAcked),

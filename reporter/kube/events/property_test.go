@@ -25,7 +25,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // world is a sink with its surroundings, driven step by step.
@@ -300,7 +300,7 @@ func TestProblemThatOutlastsItsSeries(t *testing.T) {
 // Whatever fails and whenever the process is killed: the counts of the Events and of dropped
 // occurrences add up to exactly what happened.
 func TestSumsHold(t *testing.T) {
-	rounds := testall.Cases(t, 5)
+	rounds := testenv.Cases(t, 5)
 	kills, unreported := 0, map[string]uint64{}
 	for seed := range uint64(rounds) {
 		synctest.Test(t, func(t *testing.T) {

@@ -22,8 +22,8 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/events"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var cluster = kubetest.Shared{Own: true} // one test stops it
@@ -154,7 +154,7 @@ func kill(uid string) problem.Transition {
 // sent waits until all is sent.
 func (a *agent) sent(happened uint64) {
 	a.tb.Helper()
-	await.Until(a.tb, "all is sent", time.Minute, func() bool {
+	testenv.Until(a.tb, "all is sent", time.Minute, func() bool {
 		st := a.sink.Stats()
 		var n uint64
 		for _, r := range st.Rules {
@@ -280,7 +280,7 @@ func TestStorm(t *testing.T) {
 			for i := range kills {
 				a.report(kill(string(all[i%n].UID)))
 			}
-			await.Until(t, "all is counted", time.Minute, func() bool { return a.sink.Stats().Rules["oom-kill"].Happened == kills })
+			testenv.Until(t, "all is counted", time.Minute, func() bool { return a.sink.Stats().Rules["oom-kill"].Happened == kills })
 			a.stop()
 			st := a.sink.Stats()
 			if got := total(a.onNode()); got != kills {

@@ -8,13 +8,13 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // An agent is gone once it no longer renews while this one does, and not before. While the API
 // server does not answer, no agent is gone.
 func TestGone(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := cluster.Server(t)
 	holder := func(name string) func(*Config) {
 		return func(c *Config) { c.Duration, c.Holder = time.Second, func() string { return name } }

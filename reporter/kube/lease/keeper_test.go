@@ -18,7 +18,7 @@ import (
 
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestLeaseSaysWhatItIsFor(t *testing.T) {
@@ -197,7 +197,7 @@ func TestNoLeaseWithoutANode(t *testing.T) {
 }
 
 func TestOutage(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := kubetest.New(t, kubetest.Options{})
 	r := start(t, server, nil)
 	r.waitRenewals(1)
@@ -244,7 +244,7 @@ func between(t *testing.T, server *kubetest.Server) (*atomic.Int32, *rest.Config
 }
 
 func TestRefusalsAreTriedAgain(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	server := cluster.Server(t)
 	code, config, refused := between(t, server)
 	r := start(t, server, func(c *Config) { c.Client = kubetest.Clientset(t, config) })

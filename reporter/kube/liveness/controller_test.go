@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 )
 
 func TestSilentAgent(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.set(node, "Other", "True", "OfAnother")
@@ -111,7 +111,7 @@ func TestAgentThatDoesNotWork(t *testing.T) {
 }
 
 func TestDrainingAgentHasLonger(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	b.drainTimeout = deadline
 	node := b.server.Node(t)
@@ -143,7 +143,7 @@ func TestNodeIsTakenOut(t *testing.T) {
 }
 
 func TestUpgradeIsNotSeen(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	b.drainTimeout = deadline
 	node := b.server.Node(t)
@@ -193,7 +193,7 @@ func TestNeverReportedAndItsPodGone(t *testing.T) {
 }
 
 func TestRestartedControllerGivesAFullPeriod(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	node := b.server.Node(t)
 	first := b.control(nil)
@@ -219,7 +219,7 @@ func TestRestartedControllerGivesAFullPeriod(t *testing.T) {
 }
 
 func TestDeletedLease(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.control(nil)
@@ -234,7 +234,7 @@ func TestDeletedLease(t *testing.T) {
 }
 
 func TestDeletedNode(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	node := b.server.Node(t)
 	r := b.control(nil)

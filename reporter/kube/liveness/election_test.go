@@ -10,7 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func (b *bench) leader() string {
@@ -28,7 +28,7 @@ func elected(identity string, lasts time.Duration) leader.Election {
 }
 
 func TestSecondControllerTakesOver(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	// A clean shutdown releases the lease; a controller that was cut off keeps it until it
 	// expires.
 	for how, lasts := range map[string]time.Duration{"in order": time.Minute, "cut off": 15 * time.Second} {

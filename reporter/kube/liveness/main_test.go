@@ -31,9 +31,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var cluster = kubetest.Shared{Own: true} // the controller acts on all nodes
@@ -147,7 +146,7 @@ func (b *bench) controlIn(election leader.Election, change func(*Config)) *runni
 	r := &running{link: &link{}, registry: prometheus.NewPedanticRegistry(), ended: make(chan error, 1)}
 	c := Config{
 		Namespace: b.namespace, Pods: "app=agent", Silent: quiet, Draining: 3 * quiet, StartUp: quiet, Metrics: r.registry,
-		Log: slog.New(slog.NewTextHandler(logbuffer.Output(b.t), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Log: slog.New(slog.NewTextHandler(testenv.Output(b.t), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	if change != nil {
 		change(&c)
@@ -245,7 +244,7 @@ func (a *daemon) kill() { a.set(true); a.end() }
 
 func (b *bench) waitFor(what string, ok func() bool) {
 	b.t.Helper()
-	await.Until(b.t, what, deadline, ok)
+	testenv.Until(b.t, what, deadline, ok)
 }
 
 // holds fails if ok returns false within a time.

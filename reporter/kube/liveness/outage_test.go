@@ -22,7 +22,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // fleet is many Nodes whose agents only renew.
@@ -137,7 +137,7 @@ func (b *bench) marks() func() map[string]time.Time {
 }
 
 func TestZoneOutageIsSlowed(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	bad, good := b.fleet(10, "a", beat), b.fleet(5, "b", beat)
 	const perSecond = 2
@@ -192,7 +192,7 @@ func TestZoneOutageIsSlowed(t *testing.T) {
 }
 
 func TestNothingIsWrittenWhenAllAreSilent(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	one, two := b.fleet(3, "a", beat), b.fleet(2, "b", beat)
 	r := b.control(nil)
@@ -215,7 +215,7 @@ func TestNothingIsWrittenWhenAllAreSilent(t *testing.T) {
 
 // An outage of the API server does not make agents silent.
 func TestAPIOutage(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBenchOn(t, newServer(t))
 	b.fleet(6, "a", beat)
 	r := b.control(nil)
@@ -229,7 +229,7 @@ func TestAPIOutage(t *testing.T) {
 
 // Many agents renew their Leases, and a part of two zones falls silent. make fleet runs 5,000.
 func TestTwoHundredAgents(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	const agents, silent = 200, 80
 	interval := 3 * time.Second // 67 Leases a second: those of 1,000 nodes
@@ -285,7 +285,7 @@ func testLint(r *running) string {
 
 // A list that takes minutes does not end the controller: it would start again, and never finish.
 func TestNodesThatAreListedLate(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	b := newBench(t)
 	l := &link{harm: func(r *http.Request) *http.Response {
 		if r.URL.Path != "/api/v1/nodes" {

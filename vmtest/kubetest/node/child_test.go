@@ -17,10 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // childEnv makes the test binary start a node with a pod, report it, wait for a line, and exit
@@ -82,7 +81,7 @@ func startAndWait() error {
 
 // After the process that started the node is killed, the machine outside of the node is as before.
 func TestNothingStaysWhenTheProcessIsKilled(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	machine.Node(t) // so that the programs are built and the kernel's modules loaded
 	before := outside(t, "")
 	cmd := exec.Command("/proc/self/exe")
@@ -101,7 +100,7 @@ func TestNothingStaysWhenTheProcessIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cmd.Wait()
-	late := time.AfterFunc(await.Within(5*time.Minute), func() { _ = cmd.Process.Kill() })
+	late := time.AfterFunc(testenv.Within(5*time.Minute), func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
 	var reported said
 	if err := json.NewDecoder(stdout).Decode(&reported); err != nil {
@@ -117,7 +116,7 @@ func TestNothingStaysWhenTheProcessIsKilled(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	await.UntilShown(t, "nothing is left", 20*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "nothing is left", 20*time.Second, func() (bool, string) {
 		left := slices.DeleteFunc(append([]string{reported.Dir}, reported.Groups...), func(dir string) bool {
 			_, err := os.Stat(dir)
 			return os.IsNotExist(err)

@@ -10,18 +10,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
-	"github.com/kernosis/kernosis/vmtest/testall"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // With controllers the node belongs to a normal cluster: a DaemonSet has a pod on it, which has a
 // token and reaches the API server; kubectl logs and exec work.
 func TestAClusterWithControllers(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	node.Need(t)
 	server := kubetest.New(t, kubetest.Options{Controllers: true})
 	n, err := node.Start(t.Context(), server, nil)
@@ -37,7 +35,7 @@ func TestAClusterWithControllers(t *testing.T) {
 	// kubectl runs in a pod, as a program that talks to the API server.
 	const image = "local.test/kubectl:1"
 	n.Image(t, image, kubectl)
-	n.Image(t, fault.Image, testprogram.Build(t, fault.Program))
+	n.Image(t, fault.Image, testenv.BuildProgram(t, fault.Program))
 	ns := server.Namespace(t)
 	labels := map[string]string{"app": "set"}
 	_, err = server.Client().AppsV1().DaemonSets(ns).Create(t.Context(), &appsv1.DaemonSet{
@@ -57,7 +55,7 @@ func TestAClusterWithControllers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var pod *corev1.Pod
-	await.Until(t, "a pod of the DaemonSet", time.Minute, func() bool {
+	testenv.Until(t, "a pod of the DaemonSet", time.Minute, func() bool {
 		list, err := server.Client().CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // pauseImage is the image of the container that holds a pod's namespaces open.
@@ -74,7 +74,7 @@ func (n *Node) ctr(ctx context.Context, args ...string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, await.Within(time.Minute))
+	ctx, cancel := context.WithTimeout(ctx, testenv.Within(time.Minute))
 	defer cancel()
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, path, append([]string{"-a", n.socket(), "-n", "k8s.io"}, args...)...)

@@ -14,7 +14,7 @@
 //
 //	func TestSomething(t *testing.T) {
 //		n := machine.Node(t) // started by the first test that asks
-//		n.Image(t, "local.test/app:1", testprogram.Build(t, "github.com/…/app"))
+//		n.Image(t, "local.test/app:1", testenv.BuildProgram(t, "github.com/…/app"))
 //		pod := n.Run(t, &corev1.Pod{…})
 //		…
 //	}

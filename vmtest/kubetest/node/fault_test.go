@@ -9,16 +9,15 @@ import (
 
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
-	"github.com/kernosis/kernosis/vmtest/testall"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Each mode makes the probe fail in the corresponding way, according to kubelet's message, and
 // often enough that kubelet restarts the container, which is then healthy again.
 func TestEachModeFailsItsProbe(t *testing.T) {
-	testall.Only(t)
+	testenv.OnlyInTestAll(t)
 	n := machine.Node(t)
-	n.Image(t, fault.Image, testprogram.Build(t, fault.Program))
+	n.Image(t, fault.Image, testenv.BuildProgram(t, fault.Program))
 	ns := n.Server().Namespace(t)
 	const late = "context deadline exceeded"
 	for _, c := range []struct {

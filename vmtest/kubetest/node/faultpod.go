@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // FaultPod returns a pod for a probe failure of the given mode: its container "main" is probed
@@ -27,7 +27,7 @@ import (
 func FaultPod(namespace, name string, mode fault.Mode, grpc bool) *corev1.Pod {
 	main := corev1.Container{Name: "main", Image: fault.Image}
 	// The delay covers the start, so that no probe fails too early.
-	delay := func(idle time.Duration) int32 { return int32(await.Within(idle) / time.Second) }
+	delay := func(idle time.Duration) int32 { return int32(testenv.Within(idle) / time.Second) }
 	probe := &corev1.Probe{InitialDelaySeconds: delay(3 * time.Second), PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 3, ProbeHandler: handler(mode, grpc)}
 	switch mode {
 	case fault.Throttled:
@@ -77,7 +77,7 @@ func (n *Node) File(ctx context.Context, pod *corev1.Pod, path string, page int,
 // control sends a request to a pod of [FaultPod]. It retries for some seconds, because a container
 // that has just started may not listen yet.
 func (n *Node) control(ctx context.Context, pod *corev1.Pod, what string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, await.Within(20*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, testenv.Within(20*time.Second))
 	defer cancel()
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
@@ -101,7 +101,7 @@ func (n *Node) Get(ctx context.Context, url, token string) ([]byte, error) {
 
 // get sends a request with the credentials of as.
 func (n *Node) get(ctx context.Context, as *rest.Config, at string) ([]byte, error) {
-	as.Dial, as.Timeout = n.space.dial, await.Within(20*time.Second)
+	as.Dial, as.Timeout = n.space.dial, testenv.Within(20*time.Second)
 	as.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // not the machine's proxy
 	client, err := rest.HTTPClientFor(as)
 	if err != nil {

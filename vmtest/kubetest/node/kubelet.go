@@ -18,9 +18,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // kubeletPort is the port that kubelet serves on.
@@ -145,7 +145,7 @@ func (n *Node) RestartKubelet(tb testing.TB, meanwhile ...func()) {
 	for _, do := range meanwhile {
 		do()
 	}
-	ctx, cancel := context.WithTimeout(tb.Context(), await.Within(startFor))
+	ctx, cancel := context.WithTimeout(tb.Context(), testenv.Within(startFor))
 	defer cancel()
 	if err := n.startKubelet(ctx); err != nil {
 		tb.Fatal(err)

@@ -16,11 +16,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/rand"
 
-	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // startFor is how long a start may take once the programs are built; on two idle cores it takes a
@@ -59,7 +58,7 @@ func Start(ctx context.Context, server *kubetest.Server, kubelet map[string]any)
 	if n.programs, err = kubetest.Programs(ctx, os.Stderr, "node"); err != nil {
 		return nil, err
 	}
-	within := await.Within(startFor)
+	within := testenv.Within(startFor)
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("node not ready after %s", within))
 	defer cancel()
 	defer func() {
@@ -73,7 +72,7 @@ func Start(ctx context.Context, server *kubetest.Server, kubelet map[string]any)
 	if err = n.startContainerd(ctx); err != nil {
 		return nil, err
 	}
-	program, err := testprogram.Built(fault.Program)
+	program, err := testenv.BuiltProgram(fault.Program)
 	if err != nil {
 		return nil, err
 	}

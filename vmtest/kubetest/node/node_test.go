@@ -11,11 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 var machine node.Shared
@@ -25,7 +23,7 @@ func TestMain(m *testing.M) {
 		child()
 		return
 	}
-	kernellock.Hold()
+	testenv.HoldKernelForProcess()
 	// Parallel pods that fail mostly wait for kubelet, however few CPUs there are.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "16"); err != nil {
@@ -39,7 +37,7 @@ func TestPodsRun(t *testing.T) {
 	begin := time.Now()
 	n := machine.Node(t)
 	t.Logf("ready after %s", time.Since(begin))
-	n.Image(t, fault.Image, testprogram.Build(t, fault.Program))
+	n.Image(t, fault.Image, testenv.BuildProgram(t, fault.Program))
 	begin = time.Now()
 	pod := n.Run(t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: n.Server().Namespace(t), Name: "web"},
@@ -47,7 +45,7 @@ func TestPodsRun(t *testing.T) {
 	})
 	t.Logf("runs after %s at %s", time.Since(begin), pod.Status.PodIP)
 	// A container is running shortly before its program listens.
-	await.UntilShown(t, "the pod answers", 10*time.Second, func() (bool, string) {
+	testenv.UntilShown(t, "the pod answers", 10*time.Second, func() (bool, string) {
 		got, err := n.Get(t.Context(), fmt.Sprintf("http://%s:%d/", pod.Status.PodIP, fault.Port), "")
 		return err == nil && string(got) == "ok\n", fmt.Sprintf("%q, %v", got, err)
 	})

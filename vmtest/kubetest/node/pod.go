@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 const (
@@ -85,7 +85,7 @@ func (n *Node) Pod(tb testing.TB, pod *corev1.Pod) *corev1.Pod {
 // It fails the test at the timeout, with a description of the pod.
 func (n *Node) Await(tb testing.TB, pod *corev1.Pod, what string, within time.Duration, ok func(*corev1.Pod) bool) *corev1.Pod {
 	tb.Helper()
-	within = await.Within(within)
+	within = testenv.Within(within)
 	deadline, again := time.After(within), time.NewTicker(50*time.Millisecond)
 	defer again.Stop()
 	for {
@@ -145,7 +145,7 @@ func (n *Node) Processes(tb testing.TB, pod *corev1.Pod, container string) []int
 func (n *Node) Delete(tb testing.TB, pod *corev1.Pod) {
 	tb.Helper()
 	// At the end of the test its context is already cancelled.
-	ctx, cancel := context.WithTimeout(context.Background(), await.Within(goFor))
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Within(goFor))
 	defer cancel()
 	pods := n.server.Client().CoreV1().Pods(pod.Namespace)
 	again := time.NewTicker(50 * time.Millisecond)

@@ -21,8 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	tied "github.com/kernosis/kernosis/collector/process"
-	"github.com/kernosis/kernosis/vmtest/await"
-	"github.com/kernosis/kernosis/vmtest/logbuffer"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // Process is a started program. Its methods may be called concurrently.
@@ -123,7 +122,7 @@ func (p *Process) Stop(s syscall.Signal, patience time.Duration) {
 
 // RunUntilEnd runs a command until the test ends, with its output in log. It must then end without an
 // error after SIGTERM. If the test has failed, the log is printed.
-func RunUntilEnd(tb testing.TB, cmd *exec.Cmd, log *logbuffer.Buffer) {
+func RunUntilEnd(tb testing.TB, cmd *exec.Cmd, log *testenv.LogBuffer) {
 	tb.Helper()
 	cmd.Stderr = log
 	if cmd.Stdout == nil {
@@ -135,7 +134,7 @@ func RunUntilEnd(tb testing.TB, cmd *exec.Cmd, log *logbuffer.Buffer) {
 	name := filepath.Base(cmd.Path)
 	tb.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		kill := time.AfterFunc(await.Within(20*time.Second), func() { _ = cmd.Process.Kill() })
+		kill := time.AfterFunc(testenv.Within(20*time.Second), func() { _ = cmd.Process.Kill() })
 		defer kill.Stop()
 		if err := cmd.Wait(); err != nil {
 			tb.Errorf("%s ended with %v", name, err)

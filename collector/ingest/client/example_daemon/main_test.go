@@ -9,7 +9,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/ingest"
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 // TestDaemon runs the daemon with a real intake and requires 101 % of free space, which no
@@ -50,7 +50,7 @@ func TestDaemon(t *testing.T) {
 	daemonEnded := make(chan error, 1)
 	go func() { daemonEnded <- d.run(daemonContext, socket, "example-daemon") }()
 	want := map[string]string{"example-daemon/ScratchFull": "BelowMinimum", "example-daemon/warn": "NoteFound"}
-	for deadline := time.After(await.Within(20 * time.Second)); len(want) > 0; {
+	for deadline := time.After(testenv.Within(20 * time.Second)); len(want) > 0; {
 		select {
 		case e := <-reported:
 			if want[e.Check] == e.Reason {

@@ -1,8 +1,4 @@
-// Package leakcheck makes a test binary fail that leaks goroutines or file descriptors. It is
-// called from TestMain; only tests may import it.
-//
-//	func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
-package leakcheck
+package testenv
 
 import (
 	"fmt"
@@ -15,16 +11,14 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
-
-	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// Run runs the tests and returns their exit code. If they passed, it checks for goroutines that
-// still run and for file descriptors that were not open before. If it finds such leaks, it prints
-// them to stderr and returns 1.
+// CheckLeaks runs the tests and returns their exit code. If they passed, it checks for goroutines
+// that still run and for file descriptors that were not open before. If it finds such leaks, it
+// prints them to stderr and returns 1.
 //
 // run must stop everything that would otherwise be reported, such as a server that the tests share.
-func Run(run func() int) int {
+func CheckLeaks(run func() int) int {
 	before := openFiles()
 	code := run()
 	if code != 0 {
@@ -54,7 +48,7 @@ func leakedFiles(before []string) []string {
 				leaked = slices.Delete(leaked, i, i+1)
 			}
 		}
-		if len(leaked) == 0 || time.Since(start) > await.Within(time.Second) {
+		if len(leaked) == 0 || time.Since(start) > Within(time.Second) {
 			return leaked
 		}
 	}

@@ -1,23 +1,19 @@
-package testprogram_test
+package testenv_test
 
 import (
 	"bufio"
-	"os"
 	"os/exec"
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/leakcheck"
-	"github.com/kernosis/kernosis/vmtest/testprogram"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
-func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
-
-func TestMark(t *testing.T) {
-	mark := testprogram.NewMark(t)
+func TestMarkProcesses(t *testing.T) {
+	mark := testenv.MarkProcesses(t)
 	if n := mark.Count(); n != 0 {
 		t.Fatalf("%d processes before one has started", n)
 	}
-	cmd := exec.Command(testprogram.Script(t, "echo runs; exec sleep 60\n"))
+	cmd := exec.Command(testenv.Script(t, "echo runs; exec sleep 60\n"))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

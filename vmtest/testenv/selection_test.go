@@ -1,9 +1,9 @@
-package testall_test
+package testenv_test
 
 import (
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func TestCases(t *testing.T) {
@@ -12,8 +12,8 @@ func TestCases(t *testing.T) {
 		short = 10
 	}
 	for text, want := range map[string]int{"": 100 / short, "10": 1000 / short, "0.5": 50 / short, "0.000001": 1} {
-		t.Setenv(testall.CasesEnv, text)
-		if got := testall.Cases(t, 100); got != want {
+		t.Setenv(testenv.CasesEnv, text)
+		if got := testenv.Cases(t, 100); got != want {
 			t.Errorf("factor %q: %d cases, want %d", text, got, want)
 		}
 	}

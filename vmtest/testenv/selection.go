@@ -1,7 +1,4 @@
-// Package testall selects the tests that only make test-all runs. make test runs go test -short.
-//
-// Only tests may import it.
-package testall
+package testenv
 
 import (
 	"os"
@@ -12,9 +9,9 @@ import (
 // CasesEnv names the environment variable with a factor for [Cases], such as 10 or 0.5.
 const CasesEnv = "TEST_CASES"
 
-// Only skips a test under -short. All skipped tests share one reason and so one line of the
-// summary.
-func Only(tb testing.TB) {
+// OnlyInTestAll skips a test that only make test-all runs: make test runs go test -short. All
+// skipped tests share one reason and so one line of the summary.
+func OnlyInTestAll(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
 		tb.Skip("left to make test-all")

@@ -1,4 +1,4 @@
-package await
+package testenv
 
 import (
 	"fmt"
@@ -14,7 +14,9 @@ import (
 const mostSlower = 10
 
 // Within converts a time limit for an idle machine with two current cores, d, to one for this
-// machine at this moment. It returns at least d and at most ten times d.
+// machine at this moment. It returns at least d and at most ten times d. It is for deadlines that
+// fail a test. A time that a test asserts about the product, such as "reported within 3 s", stays
+// as it is.
 //
 // Two things make a machine slow, and neither measurement shows the other. A slow CPU, such as an
 // emulated one, is slow even when idle. Its speed is measured once, in CPU time, which does not

@@ -1,4 +1,4 @@
-package leakcheck
+package testenv
 
 import (
 	"errors"
@@ -16,13 +16,6 @@ import (
 
 // leakEnv makes the test binary leak what the variable names.
 const leakEnv = "KERNOSIS_TEST_LEAK"
-
-func TestMain(m *testing.M) {
-	if kind := os.Getenv(leakEnv); kind != "" {
-		os.Exit(Run(func() int { return leak(kind, os.Args[1]) }))
-	}
-	os.Exit(Run(m.Run))
-}
 
 // leak leaks something of a kind, and returns the exit code of the tests.
 func leak(kind, file string) (code int) {
@@ -103,13 +96,13 @@ func pipes() (n int) {
 	return n
 }
 
-func TestRun(t *testing.T) {
+func TestCheckLeaks(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "left-open")
-	const goroutine = "leakcheck.leakedGoroutine"
+	const goroutine = "testenv.leakedGoroutine"
 	for kind, want := range map[string]struct {
 		code  int
 		named []string

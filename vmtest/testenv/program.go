@@ -1,6 +1,4 @@
-// Package testprogram builds, finds and writes programs that tests run, and finds processes that
-// tests left behind. Only tests may import it.
-package testprogram
+package testenv
 
 import (
 	"bytes"
@@ -14,13 +12,11 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-
-	"github.com/kernosis/kernosis/vmtest/lockfile"
 )
 
-// Write writes an executable file. The lock keeps a fork elsewhere in this process from
+// WriteProgram writes an executable file. The lock keeps a fork elsewhere in this process from
 // inheriting it open for writing: running it would fail with ETXTBSY.
-func Write(tb testing.TB, path, content string) {
+func WriteProgram(tb testing.TB, path, content string) {
 	tb.Helper()
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -29,19 +25,19 @@ func Write(tb testing.TB, path, content string) {
 	}
 }
 
-// Build builds a command of this module, or of one that it requires, and returns its path. All test
-// packages share the executable; go build leaves it alone if it is up to date.
-func Build(tb testing.TB, pkg string) string {
+// BuildProgram builds a command of this module, or of one that it requires, and returns its path.
+// All test packages share the executable; go build leaves it alone if it is up to date.
+func BuildProgram(tb testing.TB, pkg string) string {
 	tb.Helper()
-	path, err := Built(pkg)
+	path, err := BuiltProgram(pkg)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return path
 }
 
-// Built is [Build] outside of a test.
-func Built(pkg string) (string, error) {
+// BuiltProgram is [BuildProgram] outside of a test.
+func BuiltProgram(pkg string) (string, error) {
 	built.Lock()
 	defer built.Unlock()
 	if path := built.paths[pkg]; path != "" {
@@ -55,7 +51,7 @@ func Built(pkg string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	lock, err := lockfile.Lock(context.Background(), filepath.Join(dir, "lock"), func() {})
+	lock, err := LockFile(context.Background(), filepath.Join(dir, "lock"), func() {})
 	if err != nil {
 		return "", err
 	}
@@ -102,9 +98,9 @@ func checkout() (string, error) {
 	}
 }
 
-// Find returns the path of a program that "make promtool" or "make prometheus" fetches, or of an
-// installed one. It skips the test if there is neither.
-func Find(tb testing.TB, name string) string {
+// FindProgram returns the path of a program that "make promtool" or "make prometheus" fetches, or
+// of an installed one. It skips the test if there is neither.
+func FindProgram(tb testing.TB, name string) string {
 	tb.Helper()
 	for _, path := range []string{filepath.Join(Checkout(tb), "bin", name), name} {
 		if found, err := exec.LookPath(path); err == nil {
@@ -119,13 +115,13 @@ func Find(tb testing.TB, name string) string {
 func Script(tb testing.TB, body string) (path string) {
 	tb.Helper()
 	path = filepath.Join(tb.TempDir(), "check.sh")
-	Write(tb, path, "#!/bin/sh\n"+body)
+	WriteProgram(tb, path, "#!/bin/sh\n"+body)
 	return path
 }
 
-// Install copies a program and the libraries it is linked with below root; the program gets the
-// path path. It skips the test if the libraries can't be listed.
-func Install(tb testing.TB, root, program, path string) {
+// InstallProgram copies a program and the libraries it is linked with below root; the program gets
+// the path path. It skips the test if the libraries can't be listed.
+func InstallProgram(tb testing.TB, root, program, path string) {
 	tb.Helper()
 	libraries, err := exec.CommandContext(tb.Context(), "ldd", program).Output()
 	if err != nil {
@@ -146,41 +142,41 @@ func Install(tb testing.TB, root, program, path string) {
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			tb.Fatal(err)
 		}
-		Write(tb, to, string(b))
+		WriteProgram(tb, to, string(b))
 	}
 }
 
 // markEnv is set in the environment of processes started by a test with a mark.
 const markEnv = "KERNOSIS_TEST_MARK"
 
-// Mark marks the processes that a test starts from now on. It kills the remaining ones at the end
-// of the test.
-type Mark struct {
+// ProcessMark is in the environment of the processes that a test starts.
+type ProcessMark struct {
 	tb   testing.TB
 	text []byte
 }
 
-// NewMark sets the mark in this process's environment until the end of the test.
-func NewMark(t *testing.T) Mark {
+// MarkProcesses marks the processes that a test starts from now on, by this process's environment.
+// It kills the remaining ones at the end of the test.
+func MarkProcesses(t *testing.T) ProcessMark {
 	t.Helper()
 	value := t.Name() + strconv.Itoa(os.Getpid())
 	t.Setenv(markEnv, value)
-	m := Mark{tb: t, text: []byte(markEnv + "=" + value + "\x00")}
+	m := ProcessMark{tb: t, text: []byte(markEnv + "=" + value + "\x00")}
 	t.Cleanup(m.Kill)
 	return m
 }
 
 // Count returns how many other processes with the mark are running, excluding zombies.
-func (m Mark) Count() int { return len(m.pids()) }
+func (m ProcessMark) Count() int { return len(m.pids()) }
 
 // Kill kills the processes with the mark.
-func (m Mark) Kill() {
+func (m ProcessMark) Kill() {
 	for _, pid := range m.pids() {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // an error means that it has ended
 	}
 }
 
-func (m Mark) pids() (pids []int) {
+func (m ProcessMark) pids() (pids []int) {
 	m.tb.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {

@@ -1,4 +1,4 @@
-package kernellock
+package testenv
 
 import (
 	"bufio"
@@ -12,33 +12,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const childEnv = "KERNELLOCK_TEST_PATH"
+// holderEnv makes the test binary hold the kernel: as TestMain or as the parent of another holder,
+// or else the lock at a path.
+const (
+	holderEnv  = "KERNOSIS_TEST_HOLDER"
+	asTestMain = "as TestMain"
+	asParent   = "as a parent"
+)
 
-func TestMain(m *testing.M) {
-	if path := os.Getenv(childEnv); path != "" {
-		if path == "as TestMain" {
-			Hold()
-		} else if _, err := lock(path); err != nil {
+func hold(role string) {
+	switch role {
+	case asTestMain:
+		HoldKernelForProcess()
+	case asParent:
+		HoldKernelForProcess()
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), holderEnv+"="+asTestMain)
+		child.Stdout, child.Stderr = os.Stdout, os.Stderr
+		if err := child.Run(); err != nil {
 			panic(err)
 		}
-		os.Stdout.WriteString("held\n")
-		_, _ = os.Stdin.Read(make([]byte, 1))
 		return
+	default:
+		if _, err := lockKernel(role); err != nil {
+			panic(err)
+		}
 	}
-	os.Exit(m.Run())
+	os.Stdout.WriteString("held\n")
+	_, _ = os.Stdin.Read(make([]byte, 1))
 }
 
 // A child of the lock's holder does not wait: it may run the same binary.
-func TestHoldOfAChild(t *testing.T) {
+func TestHoldKernelOfAChild(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: nobody else takes the lock")
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv(heldEnv, "") // restored at the end
 	os.Unsetenv(heldEnv)
-	Hold()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"=as TestMain")
+	cmd.Env = append(os.Environ(), holderEnv+"="+asParent)
 	cmd.WaitDelay = time.Second
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "held\n" {
 		t.Errorf("%q, %v", out, err)
@@ -46,7 +59,7 @@ func TestHoldOfAChild(t *testing.T) {
 }
 
 // Two tests of a process share the lock, and it is released after the second one.
-func TestHoldFor(t *testing.T) {
+func TestHoldKernel(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: nobody else takes the lock")
 	}
@@ -62,8 +75,8 @@ func TestHoldFor(t *testing.T) {
 		return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
 	t.Run("first", func(t *testing.T) {
-		HoldFor(t)
-		t.Run("second", func(t *testing.T) { HoldFor(t) })
+		HoldKernel(t)
+		t.Run("second", func(t *testing.T) { HoldKernel(t) })
 		if err := others(); !errors.Is(err, unix.EWOULDBLOCK) {
 			t.Errorf("while the first test runs, others get %v", err)
 		}
@@ -80,10 +93,10 @@ func TestHoldFor(t *testing.T) {
 }
 
 // Only one process at a time holds the lock, and only as long as it lives.
-func TestHold(t *testing.T) {
+func TestHoldKernelForProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"="+path)
+	cmd.Env = append(os.Environ(), holderEnv+"="+path)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

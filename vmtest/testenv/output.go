@@ -1,4 +1,4 @@
-package logbuffer
+package testenv
 
 import (
 	"io"

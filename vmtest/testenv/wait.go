@@ -1,12 +1,4 @@
-// Package await lets tests wait for as long as this machine needs. Only tests may
-// import it.
-//
-//	await.Until(t, "the pod is ready", 20*time.Second, ready)
-//	case <-time.After(await.Within(20 * time.Second)):
-//
-// It is for deadlines that fail a test. A time that a test asserts about the product,
-// such as "reported within 3 s", stays as it is.
-package await
+package testenv
 
 import (
 	"testing"

@@ -1,6 +1,4 @@
-// Package lockfile serializes processes that change a shared folder, such as a cache of test
-// programs. The product does not import it.
-package lockfile
+package testenv
 
 import (
 	"context"
@@ -12,9 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lock waits until no other process holds the lock and returns the locked file, which it creates if
-// needed. Closing the file releases the lock. If it has to wait, Lock calls waiting once.
-func Lock(ctx context.Context, path string, waiting func()) (*os.File, error) {
+// LockFile waits until no other process holds the lock and returns the locked file, which it
+// creates if needed. Closing the file releases the lock. If it has to wait, LockFile calls waiting
+// once. It serializes processes that change a shared folder, such as a cache of test programs.
+func LockFile(ctx context.Context, path string, waiting func()) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
