@@ -179,7 +179,7 @@ benchstat:
 	@[ -x bin/benchstat ] || go -C .tools/benchstat build -o $(CURDIR)/bin/benchstat golang.org/x/perf/cmd/benchstat
 
 # Those that run the agent for minutes: once. The others are measured COUNT times.
-BENCH_LONG := BenchmarkPeers|BenchmarkIdle|BenchmarkCluster|BenchmarkDetectionLatency|BenchmarkLogLines
+BENCH_LONG := BenchmarkPeers|BenchmarkStart|BenchmarkCluster|BenchmarkDetectionLatency|BenchmarkLogLines
 COUNT ?= 6
 
 .PHONY: bench

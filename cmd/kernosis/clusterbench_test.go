@@ -261,15 +261,13 @@ func benchCluster(b *testing.B, writeConditions, writeEvents bool) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkClusterIdle measures what an agent costs a node without faults and the API server, and
-// then its CPU time per OOM kill in a storm.
+// BenchmarkClusterIdle measures what an agent without faults writes to the API server and to etcd. What
+// an agent costs its node is measured by BenchmarkPeers alone.
 func BenchmarkClusterIdle(b *testing.B) {
 	needKernel(b)
-	quietConsole(b)
-	const idle, storm = time.Minute, 1000
+	const idle = time.Minute
 	server := kubetest.New(b, kubetest.Options{})
 	a := newClusterAgent(b, server, "--heartbeat", "0")
-	a.Path, a.Env = agenttest.Program(b), nil // the test binary contains more, and takes more memory
 	a.Start()
 	a.WaitSources(0)
 	a.awaitCondition("DiskUnhealthy", "False DiskIsHealthy: no device has repeated I/O errors")
@@ -284,33 +282,12 @@ func BenchmarkClusterIdle(b *testing.B) {
 			}
 			return n
 		}
-		etcd, requests, cpu := server.EtcdWrites(b), writes(), agenttest.CPUTime(b, a.PID())
+		etcd, requests := server.EtcdWrites(b), writes()
 		time.Sleep(idle)
 		after := server.EtcdWrites(b)
-		b.ReportMetric((agenttest.CPUTime(b, a.PID())-cpu).Seconds()*1e3/idle.Seconds(), "idle-cpu-ms/s")
 		b.ReportMetric(writes()-requests, "requests/min")
 		b.ReportMetric(float64(after.PutBytes-etcd.PutBytes)/1024*60, "etcd-KiB/h")
-		memory := agenttest.MemoryOf(b, a.PID())
-		b.ReportMetric(memory.RSS/(1<<20), "rss-MiB")
-		b.ReportMetric(memory.Anonymous/(1<<20), "anon-MiB")
 	}
-	oom := &inject.OOM{StateDir: b.TempDir(), Limit: inject.MaxDuration}
-	if err := oom.Start(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	defer oom.Close()
-	before, began := agenttest.CPUTime(b, a.PID()), time.Now()
-	killMany(b, oom.Cgroup(), storm)
-	b.ReportMetric(storm/time.Since(began).Seconds(), "storm-kills/s")
-	// The kernel may kill one more, such as the cgroup's main process.
-	killed, err := oom.Kills()
-	if err != nil {
-		b.Fatal(err)
-	}
-	a.Wait("last kill", time.Minute, func(entries []journal.Entry) bool {
-		return uint64(len(kills(entries, oom.Cgroup()))) == killed
-	})
-	b.ReportMetric((agenttest.CPUTime(b, a.PID())-before).Seconds()*1e3/storm, "storm-cpu-ms/kill")
 	b.ReportMetric(0, "ns/op")
 }
 
