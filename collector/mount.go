@@ -406,8 +406,8 @@ func (m *mountSource) question(suspects map[fsKey]suspect, now time.Time, emit E
 		default:
 			continue
 		}
-		if !m.apply(change{key: key, mount: *fs[0], faulty: true, reason: reason}, emit) {
-			m.drop()
+		if !m.apply(change{key: key, mount: *fs[0], faulty: true, reason: reason}, emit) && s.late(now) {
+			m.drop() // until then the next check tries again
 		}
 	}
 }

@@ -426,6 +426,25 @@ func TestMountSuspectsAreBounded(t *testing.T) {
 	}
 }
 
+// A shutdown of an XFS for which there is no room counts once, although it is checked several times.
+func TestMountShutDownWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newMountNode(t)
+		lines := []string{healthyXFS}
+		for minor := range maxRefusing {
+			lines = append(lines, fmt.Sprintf("%d 1 9:%d / /m%d rw - ext4 /dev/md%d rw,emergency_ro", minor+31, minor, minor, minor))
+		}
+		n.mounts(lines...)
+		n.look()
+		n.got = nil
+		n.source.Notify(8<<20, hostfs.BootTime(), true)
+		for again := n.look(); again > 0; again = n.look() {
+			time.Sleep(again)
+		}
+		n.expect("mount lost 1: too-many")
+	})
+}
+
 func BenchmarkDiffMounts(b *testing.B) {
 	var table []hostfs.Mount
 	for i := range 2000 { // a node with 200 pods
