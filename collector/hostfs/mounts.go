@@ -117,7 +117,8 @@ type MountTable struct {
 	byDevice map[uint64][]event.Mount
 }
 
-// MountTable reads the mount table of the node's init or, if /proc has no init, of this process.
+// MountTable reads the mount table of the node's init. That of this process would lack mounts of the
+// node if it is in another mount namespace.
 func (f FS) MountTable() (*MountTable, error) {
 	file, err := f.openMountinfo()
 	if err != nil {
@@ -145,12 +146,10 @@ func mountsIn(p string) ([]Mount, error) {
 	return ParseMounts(file)
 }
 
-// openMountinfo falls back only if there is no init: where it can't be read, this process may be in
-// another mount namespace, whose table lacks mounts of the node.
 func (f FS) openMountinfo() (*os.File, error) {
 	file, err := openUnpolled(f.Path("/proc/1/mountinfo"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return openUnpolled(f.Path("/proc/self/mountinfo"))
+		return nil, fmt.Errorf("no init in /proc (hidden by hidepid?): %w", err)
 	}
 	return file, err
 }
