@@ -121,8 +121,19 @@ func TestGauges(t *testing.T) {
 	}
 	n.want(slices.Concat(single, filesystems)...)
 
+	// Mounted elsewhere as well, and then only there.
+	n.mounts("8:1 / / ext4 rw", "0:43 / /c btrfs rw")
+	n.want(slices.Concat(single, filesystems[:2], []string{"inodes 48 of 64: x0:43 at /c", "space 51200 of 81920: x0:43 at /c"})...)
+
+	// Under another name of its device.
+	n.write("/sys/class/block/x0:43/dev", "8:16\n")
+	n.mounts("8:1 / / ext4 rw", "0:43 / /c btrfs rw")
+	n.want(slices.Concat(single, filesystems[:2], []string{
+		"inodes gone of x0:43 at /c", "space gone of x0:43 at /c", "inodes 48 of 64: 8:16 at /c", "space 51200 of 81920: 8:16 at /c",
+	})...)
+
 	n.mounts("8:1 / / ext4 rw")
-	n.want(slices.Concat(single, filesystems[:2], []string{"inodes gone of x0:43 at /b", "space gone of x0:43 at /b"})...)
+	n.want(slices.Concat(single, filesystems[:2], []string{"inodes gone of 8:16 at /c", "space gone of 8:16 at /c"})...)
 }
 
 // TestGaugeUnreadable: a gauge that can't be read is a source that is down, and the others

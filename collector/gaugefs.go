@@ -77,9 +77,10 @@ func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 			known = nil
 		}
 		if known == nil {
-			known = &gaugedFilesystem{mount: *mounted[0]}
+			known = &gaugedFilesystem{}
 			g.filesystems[key] = known
 		}
+		known.mount = *mounted[0]
 		err := g.ask(table, key, known, g.env.fs.Views(paths...), emit)
 		if errors.Is(err, errUnseen) {
 			if path := own()[key]; path != "" {
@@ -163,10 +164,14 @@ func (g *gaugeSource) ask(table *hostfs.MountTable, key fsKey, f *gaugedFilesyst
 	if err != nil {
 		return err
 	}
-	f.device = g.env.mountedDevice(&f.mount)
-	if at := table.At(key.major, key.minor); len(at) > 0 {
-		f.device.Mounts = at // from this table: the first check may run before [mountSource]'s
+	device := g.env.mountedDevice(&f.mount)
+	if at := table.At(f.mount.DeviceMajor, f.mount.DeviceMinor); len(at) > 0 {
+		device.Mounts = at // from this table: the first check may run before [mountSource]'s
 	}
+	if device.Name != f.device.Name {
+		g.reportEnd(f, emit) // it does not continue under another name
+	}
+	f.device = device
 	if st.Files > 0 { // btrfs and FAT have no fixed number of inodes
 		f.inodes = true
 		g.emit(event.GaugeData{Name: event.GaugeInodes, Value: st.Files - min(st.Ffree, st.Files), Limit: st.Files}, new(f.device), emit)

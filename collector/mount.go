@@ -349,11 +349,11 @@ func (m *mountSource) report(kind event.Kind, r *refusing, reason string, emit E
 	emit(hostfs.Stamped(event.Event{Kind: kind, Source: "mountinfo", Device: &device, Mount: &data}))
 }
 
-// mountedDevice returns the device of a mount. A btrfs has a device number of its own, so its
-// device has the name that it was mounted from.
+// mountedDevice returns the device of a mount. If that of a btrfs or bcachefs is not found, it has the
+// name that it was mounted from.
 func (env *environment) mountedDevice(mount *hostfs.Mount) event.Device {
-	if mount.Major != 0 {
-		return env.devices.Device(mount.Major, mount.Minor)
+	if mount.DeviceMajor != 0 {
+		return env.devices.Device(mount.DeviceMajor, mount.DeviceMinor)
 	}
 	return event.Device{
 		Minor:  mount.Minor,

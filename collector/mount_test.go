@@ -30,6 +30,7 @@ func shutDown(m *hostfs.Mount)    { m.Shutdown = true }
 
 func of(fsType string) func(*hostfs.Mount) { return func(m *hostfs.Mount) { m.FSType = fsType } }
 func anonymous(m *hostfs.Mount)            { m.Major, m.Minor = 0, 45 }
+func device(m *hostfs.Mount)               { m.DeviceMajor, m.DeviceMinor = m.Major, m.Minor }
 func source(s string) func(*hostfs.Mount)  { return func(m *hostfs.Mount) { m.Source = s } }
 func rootAt(dir string) func(*hostfs.Mount) {
 	return func(m *hostfs.Mount) { m.Root = dir }
@@ -77,6 +78,8 @@ func TestDiffMounts(t *testing.T) {
 			table{subvolume("/", "/@", mountRO, superRO), subvolume("/var", "/@var", superRO)}, "/ superblock-ro"},
 		{"btrfs, administrator's, at the start", nil,
 			table{subvolume("/", "/@", mountRO, superRO), subvolume("/pod", "/@/vol", superRO)}, ""},
+		{"first mount of two sources gone", table{ext4Mount("/data", emergencyRO, source("/dev/mapper/a"), device), ext4Mount("/pod", emergencyRO, device)},
+			table{ext4Mount("/pod", emergencyRO, device)}, ""},
 		{"number used again", table{volume}, table{ext4Mount("/snap", of("squashfs"), source("/dev/loop0"), superRO)}, "/data -unmounted"},
 		{"two filesystems", table{volume, ext4Mount("/b", func(m *hostfs.Mount) { m.Minor = 3 })},
 			table{ext4Mount("/data", emergencyRO)}, "/data emergency-ro, /b -unmounted"},
@@ -251,6 +254,34 @@ func TestMountSourceAway(t *testing.T) {
 		n.mounts()
 		n.source.read(n.emit)
 		n.expect("mount up false", "mount up true", "mount.writable ext4 sda at /data: unmounted")
+	})
+}
+
+// A btrfs has a number of its own. It is named after its device, whatever it was mounted by, and
+// remains the same one under another name of the device.
+func TestMountBtrfs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newMountNode(t)
+		n.write("/sys/devices/block/sdb/dev", "8:16")
+		if err := os.Symlink("../../devices/block/sdb", n.env.fs.Path("/sys/dev/block/8:16")); err != nil {
+			t.Fatal(err)
+		}
+		for name, dev := range map[string]string{"a!data": "8:0", "b!data": "8:16", "sda": "8:0"} {
+			n.write("/sys/class/block/"+name+"/dev", dev)
+		}
+		const alias, other = "30 1 0:45 / /a rw - btrfs /dev/a/data ", "31 1 0:46 / /b rw - btrfs /dev/b/data "
+		n.mounts(alias+"rw", other+"rw")
+		n.look()
+		n.mounts(alias+"ro", other+"ro")
+		time.Sleep(n.look())
+		n.look()
+		n.expect("mount.readonly btrfs sda at /a: superblock-ro", "mount.readonly btrfs sdb at /b: superblock-ro")
+		n.mounts("32 1 0:45 / /c rw - btrfs /dev/sda ro", other+"ro")
+		n.look()
+		n.expect()
+		n.mounts("32 1 0:45 / /c rw - btrfs /dev/sda ro", "33 1 0:46 / /c rw - btrfs /dev/sda rw")
+		n.look()
+		n.expect("mount.writable btrfs sdb at /b: unmounted")
 	})
 }
 

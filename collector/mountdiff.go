@@ -131,7 +131,12 @@ func (m mounted) visible() string {
 	return ""
 }
 
-func sameFilesystem(a, b *hostfs.Mount) bool { return a.FSType == b.FSType && a.Source == b.Source }
+// sameFilesystem reports whether two mounts under one number are of one filesystem. A device may have
+// several names, and the name alone remains of one that was unplugged.
+func sameFilesystem(a, b *hostfs.Mount) bool {
+	sameDevice := a.DeviceMajor != 0 && a.DeviceMajor == b.DeviceMajor && a.DeviceMinor == b.DeviceMinor
+	return a.FSType == b.FSType && (sameDevice || a.Source == b.Source)
+}
 
 // byFilesystem groups mounts by filesystem, and returns the keys in the table's order.
 func byFilesystem(mounts []hostfs.Mount) (map[fsKey]mounted, []fsKey) {

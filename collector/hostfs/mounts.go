@@ -201,8 +201,10 @@ func (f FS) sourceDevice(m *Mount) (uint64, bool) {
 	if m.FSType != "btrfs" && m.FSType != "bcachefs" || !strings.HasPrefix(m.Source, "/dev/") {
 		return 0, false
 	}
-	// bcachefs lists all its devices, joined by colons: use the first.
-	source, _, _ := strings.Cut(m.Source, ":")
+	source := m.Source
+	if m.FSType == "bcachefs" {
+		source, _, _ = strings.Cut(source, ":") // it lists all its devices: use the first
+	}
 	var st unix.Stat_t
 	if err := unix.Stat(f.Path(source), &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK {
 		return devKey(unix.Major(st.Rdev), unix.Minor(st.Rdev)), true

@@ -50,6 +50,10 @@ func TestSourceDevice(t *testing.T) {
 	if err := unix.Mknod(f.Path("/dev/nvme1n1"), unix.S_IFBLK|0o600, int(unix.Mkdev(259, 3))); err != nil {
 		t.Skipf("no permission to make a device node: %v", err)
 	}
+	byPath := f.Path("/dev/disk/by-path")
+	if err := errors.Join(os.MkdirAll(byPath, 0o755), os.Symlink("../../nvme1n1", byPath+"/pci-0000:00:1f.2-ata-1")); err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		fsType, source string
 		want           bool
@@ -57,6 +61,7 @@ func TestSourceDevice(t *testing.T) {
 		{"btrfs", "/dev/nvme1n1", true},
 		{"bcachefs", "/dev/nvme1n1:/dev/other", true},
 		{"fuse.liar", "/dev/nvme1n1", false},
+		{"btrfs", "/dev/disk/by-path/pci-0000:00:1f.2-ata-1", true},
 		{"btrfs", "/dev/plain", false},
 		{"btrfs", "/dev/gone", false},
 		{"btrfs", "nvme1n1", false},
