@@ -34,6 +34,7 @@ type mountSource struct {
 
 	// Used by Run's goroutine only.
 	last        []hostfs.Mount      // the table that the next one is compared with
+	looked      time.Time           // when the last table was read
 	held        map[fsKey]time.Time // since when changes are held back, see [mountSource.holdBack]; zero: for want of room
 	reported    map[fsKey]*refusing
 	unasked     map[fsKey]*bounded.Calls // filesystems of the first table that have not answered ask
@@ -207,7 +208,7 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 		held[c.key] = time.Time{} // the next look tries again
 	}
 	first := m.last == nil
-	m.last, m.held = keep(m.last, mounts, held), held
+	m.last, m.held, m.looked = keep(m.last, mounts, held), held, now
 	if first {
 		_, keys := byFilesystem(mounts)
 		for _, key := range keys {

@@ -56,9 +56,9 @@ func TestDiffMounts(t *testing.T) {
 		{"error on 6.15 and newer", table{volume}, table{ext4Mount("/data", emergencyRO)}, "/data emergency-ro"},
 		{"shutdown", table{volume}, table{ext4Mount("/data", shutDown, emergencyRO)}, "/data shutdown"},
 		{"reported once", table{ext4Mount("/data", emergencyRO)}, table{ext4Mount("/data", emergencyRO)}, ""},
-		{"administrator", table{volume}, table{ext4Mount("/data", superRO, mountRO)}, ""},
-		{"administrator, with bind mounts", table{volume, pod}, table{ext4Mount("/data", superRO, mountRO), ext4Mount("/pod", superRO)}, ""},
-		{"administrator, by a bind mount", table{volume, pod}, table{ext4Mount("/data", superRO), ext4Mount("/pod", superRO, mountRO)}, ""},
+		{"administrator", table{volume}, table{ext4Mount("/data", superRO, mountRO)}, "/data superblock-ro, deliberate"},
+		{"administrator, with bind mounts", table{volume, pod}, table{ext4Mount("/data", superRO, mountRO), ext4Mount("/pod", superRO)}, "/data superblock-ro, deliberate"},
+		{"administrator, by a bind mount", table{volume, pod}, table{ext4Mount("/data", superRO), ext4Mount("/pod", superRO, mountRO)}, "/data superblock-ro, deliberate"},
 		{"only one mount", table{volume, pod}, table{volume, ext4Mount("/pod", mountRO)}, ""},
 		{"nobody writes", table{ext4Mount("/data", mountRO)}, table{ext4Mount("/data", mountRO, superRO)}, ""},
 		{"administrator's ends", table{ext4Mount("/data", mountRO, superRO)}, table{volume}, "/data -remounted"},
@@ -91,6 +91,9 @@ func TestDiffMounts(t *testing.T) {
 				reason := c.reason
 				if !c.faulty {
 					reason = "-" + reason
+				}
+				if c.deliberate {
+					reason += ", deliberate"
 				}
 				if (fsKey{c.mount.Major, c.mount.Minor}) != c.key {
 					t.Errorf("key %v of mount %+v", c.key, c.mount)
@@ -353,6 +356,44 @@ func TestMountHalfRemounted(t *testing.T) {
 					}
 					n.look()
 				}
+				n.expect(tt.want...)
+			})
+		})
+	}
+}
+
+// A mount that turns read-only together with its filesystem looks like an administrator's remount, but
+// the kernel records errors.
+func TestMountErrorBesideARemount(t *testing.T) {
+	const pod = "31 1 8:0 /vol /pods/x "
+	for name, tt := range map[string]struct {
+		options string
+		at      time.Duration // of the error, since the look before; 0: none
+		aborted bool
+		want    []string
+	}{
+		"error":                   {"errors=remount-ro", 2 * time.Second, false, []string{"mount.readonly ext4 sda at /data: superblock-ro"}},
+		"aborted journal":         {"errors=continue", 2 * time.Second, true, []string{"mount.readonly ext4 sda at /data: superblock-ro"}},
+		"error that ends none":    {"errors=continue", 2 * time.Second, false, nil},
+		"error before":            {"errors=remount-ro", -2 * time.Second, false, nil},
+		"administrator's remount": {"errors=remount-ro", 0, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newMountNode(t)
+				n.mounts("30 1 8:0 / /data rw - ext4 /dev/sda rw,"+tt.options, pod+"rw - ext4 /dev/sda rw,"+tt.options)
+				n.look()
+				if tt.at != 0 {
+					n.ext4Error(time.Now().Add(tt.at))
+				}
+				if tt.aborted {
+					n.write("/sys/fs/ext4/sda/last_error_func", hostfs.Ext4AbortedIn+"\n")
+				}
+				time.Sleep(3 * time.Second)
+				n.mounts("30 1 8:0 / /data rw - ext4 /dev/sda ro,"+tt.options, pod+"ro - ext4 /dev/sda ro,"+tt.options)
+				n.look()
+				time.Sleep(mountEvery)
+				n.look()
 				n.expect(tt.want...)
 			})
 		})
