@@ -245,7 +245,7 @@ func TestMountSourceAway(t *testing.T) {
 		}
 		n.mounts(shown)
 		n.source.read(n.emit)
-		n.expect("mount up true", reported)
+		n.expect(reported, "mount up true")
 		away()
 		n.expect("mount up false")
 		n.mounts(shown)
@@ -256,7 +256,7 @@ func TestMountSourceAway(t *testing.T) {
 		away()
 		n.mounts()
 		n.source.read(n.emit)
-		n.expect("mount up false", "mount up true", "mount.writable ext4 sda at /data: unmounted")
+		n.expect("mount up false", "mount.writable ext4 sda at /data: unmounted", "mount up true")
 	})
 }
 
@@ -294,7 +294,7 @@ func TestMountReportLasting(t *testing.T) {
 		n := newMountNode(t)
 		n.mounts(healthyExt4 + ",emergency_ro")
 		n.source.read(n.emit)
-		n.expect("mount up true", "mount.readonly ext4 sda at /data: emergency-ro")
+		n.expect("mount.readonly ext4 sda at /data: emergency-ro", "mount up true")
 		asked := &mountNode{t: t}
 		n.source.reportLasting(asked.emit)
 		select {
