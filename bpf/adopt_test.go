@@ -95,6 +95,45 @@ func TestAdoptedLinksAreOnTheRoot(t *testing.T) {
 	}
 }
 
+// A pinned kprobe on a module's function may be dead: the module may have been unloaded and loaded
+// again while no agent ran. The kernel's tracepoint stands in for it, as not all kernels have kprobes.
+func TestKprobesOnModulesAreNotAdopted(t *testing.T) {
+	for _, h := range fserror().hooks {
+		for _, v := range h.variants {
+			if kprobe := strings.HasSuffix(v.program, "_kp"); kprobe != v.mayDie {
+				t.Errorf("%s: mayDie is %t, want %t", v.program, v.mayDie, kprobe)
+			}
+		}
+	}
+	k := testKernel(t)
+	pins, reopen := testPins(t)
+	s := fserror()
+	s.hooks[0].variants[0].mayDie = true
+	hook, program := s.hooks[0].name, s.hooks[0].variants[0].program
+	first := openStem(t, s, k, pins)
+	before, err := first.links[hook].Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	pins.Close()
+	second := openStem(t, s, k, reopen())
+	i := slices.IndexFunc(second.Reports(), func(r VariantReport) bool { return r.Program == program })
+	if r := second.Reports()[i]; r.State != Attached || !r.Pinned {
+		t.Errorf("%s is %s, pinned: %t", program, r.State, r.Pinned)
+	}
+	if after, err := second.links[hook].Info(); err != nil || after.ID == before.ID {
+		t.Errorf("link %+v (%v), want another one than %d", after, err, before.ID)
+	}
+	await.Until(t, "the earlier link detached", 5*time.Second, func() bool {
+		lk, err := link.NewFromID(before.ID)
+		if err == nil {
+			lk.Close()
+		}
+		return errors.Is(err, os.ErrNotExist)
+	})
+}
+
 // unpin removes a pin. The kernel detaches a link some milliseconds after its last pin is gone.
 func unpin(t *testing.T, path string) {
 	t.Helper()

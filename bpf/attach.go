@@ -61,6 +61,10 @@ func (l *Loaded) adopt(h hook, pinned map[string]string) bool {
 		if !ok {
 			continue
 		}
+		if v.mayDie {
+			_ = os.Remove(path) // the last reference: this detaches
+			continue
+		}
 		lk, err := link.LoadPinnedLink(path, nil)
 		if err != nil {
 			continue

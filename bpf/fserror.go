@@ -34,9 +34,9 @@ func fserror() Stem {
 				{program: FserrorProgExt4DownRaw, attach: rawTracepoint("ext4_shutdown")},
 			}},
 			{name: "xfs_force_shutdown", optional: true, variants: []variant{
-				{program: FserrorProgXfsDownRaw, attach: rawTracepoint("xfs_force_shutdown")}, // v6.5
-				{program: FserrorProgXfsLogDownKp, attach: kprobe("xlog_force_shutdown")},     // since v5.16
-				{program: FserrorProgXfsDownKp, attach: kprobe("xfs_log_force_umount")},       // until v5.15
+				{program: FserrorProgXfsDownRaw, attach: rawTracepoint("xfs_force_shutdown")},           // v6.5
+				{program: FserrorProgXfsLogDownKp, attach: kprobe("xlog_force_shutdown"), mayDie: true}, // since v5.16
+				{program: FserrorProgXfsDownKp, attach: kprobe("xfs_log_force_umount"), mayDie: true},   // until v5.15
 			}},
 		},
 	}

@@ -53,6 +53,9 @@ type variant struct {
 	attach  attacher
 	// usable returns the reason, from BTF, why this kernel can't run the variant; nil: try it.
 	usable func(*Kernel) error
+	// mayDie: its link never fires again once the function's module was unloaded, and before v6.6 the
+	// link's info does not show that. So a link that an earlier run pinned is replaced, not adopted.
+	mayDie bool
 }
 
 // attacher attaches a loaded program to its hook. The caller owns the link.

@@ -29,7 +29,6 @@ type gaugeSource struct {
 	// Used by Run's goroutine only.
 	reported    map[string]string // last state from reportSource, by gauge: why it can't be read, or ""
 	filesystems map[fsKey]*gaugedFilesystem
-	crowded     bool // the warning about too many filesystems was logged
 }
 
 // gaugeEvery is how often gauges are read: twice a minute, so that a rule's "for" of some minutes

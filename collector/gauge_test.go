@@ -80,6 +80,8 @@ func (n *gaugeNode) look() []string {
 			reported = append(reported, ev.SourceUp.Stem+" up")
 		case ev.SourceUp != nil:
 			reported = append(reported, ev.SourceUp.Stem+" down: "+ev.SourceUp.Reason)
+		case ev.Lost != nil:
+			reported = append(reported, fmt.Sprintf("%s lost %d: %s", ev.Lost.Stem, ev.Lost.Count, ev.Lost.Reason))
 		case ev.Gauge.Gone:
 			reported = append(reported, ev.Gauge.Name+" gone of "+ev.Subject())
 		default:
@@ -119,8 +121,19 @@ func TestGauges(t *testing.T) {
 	}
 	n.want(slices.Concat(single, filesystems)...)
 
+	// Mounted elsewhere as well, and then only there.
+	n.mounts("8:1 / / ext4 rw", "0:43 / /c btrfs rw")
+	n.want(slices.Concat(single, filesystems[:2], []string{"inodes 48 of 64: x0:43 at /c", "space 51200 of 81920: x0:43 at /c"})...)
+
+	// Under another name of its device.
+	n.write("/sys/class/block/x0:43/dev", "8:16\n")
+	n.mounts("8:1 / / ext4 rw", "0:43 / /c btrfs rw")
+	n.want(slices.Concat(single, filesystems[:2], []string{
+		"inodes gone of x0:43 at /c", "space gone of x0:43 at /c", "inodes 48 of 64: 8:16 at /c", "space 51200 of 81920: 8:16 at /c",
+	})...)
+
 	n.mounts("8:1 / / ext4 rw")
-	n.want(slices.Concat(single, filesystems[:2], []string{"inodes gone of x0:43 at /b", "space gone of x0:43 at /b"})...)
+	n.want(slices.Concat(single, filesystems[:2], []string{"inodes gone of 8:16 at /c", "space gone of 8:16 at /c"})...)
 }
 
 // TestGaugeUnreadable: a gauge that can't be read is a source that is down, and the others
@@ -287,6 +300,33 @@ func TestGaugeUnseen(t *testing.T) {
 	}
 	if reported := n.look(); !has(reported, "space 51200 of 81920: x0:43 at /b") {
 		t.Errorf("without a device number: %q", reported)
+	}
+}
+
+// TestGaugesAreBounded: what exceeds the bound is lost each time, not only once.
+func TestGaugesAreBounded(t *testing.T) {
+	n := newGaugeNode(t)
+	lines := []string{"8:1 / /ro ext4 ro", "8:2 / /fuse fuseblk rw"}
+	for minor := range maxGauged {
+		lines = append(lines, fmt.Sprintf("9:%d / /m%d ext4 rw", minor, minor))
+	}
+	lost := func() (lost []string) {
+		for _, line := range n.look() {
+			if strings.Contains(line, " lost ") {
+				lost = append(lost, line)
+			}
+		}
+		return lost
+	}
+	n.mounts(lines...)
+	if got := lost(); len(got) != 0 {
+		t.Errorf("as many as are read: %q", got)
+	}
+	n.mounts(append(lines, "10:1 / /a ext4 rw", "10:2 / /b ext4 rw", "10:3 / /ro2 ext4 ro")...)
+	for range 2 {
+		if got, want := lost(), []string{"gauge/inodes lost 2: too-many", "gauge/space lost 2: too-many"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

@@ -20,7 +20,8 @@ const (
 	// statfsWithin is how long a filesystem may take to answer. It answers from memory, within
 	// microseconds; only resolving the path to its mount point may need a disk.
 	statfsWithin = time.Second
-	// maxGauged bounds the filesystems that are read: each takes a thread if it hangs.
+	// maxGauged bounds the filesystems that are read: each takes a thread if it hangs. Readings of
+	// others count as lost.
 	maxGauged = 256
 	// maxTries is how many mounts of a filesystem are tried: the agent may not see all of them.
 	maxTries = 4
@@ -57,7 +58,7 @@ func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 	hidden := hiddenIn(mounts)
 	own := sync.OnceValue(g.ownPaths)
 	present := make(map[fsKey]bool, len(keys))
-	seen := 0
+	seen, lost := 0, uint64(0)
 	var unread error
 	for _, key := range keys {
 		mounted := all[key]
@@ -66,11 +67,8 @@ func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 			continue
 		}
 		if len(present) == maxGauged {
-			if !g.crowded {
-				g.crowded = true
-				g.env.log.Warn("too many filesystems: gauges of some are not read", "filesystems", len(keys), "limit", maxGauged)
-			}
-			break
+			lost++
+			continue
 		}
 		present[key] = true
 		known := g.filesystems[key]
@@ -79,9 +77,10 @@ func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 			known = nil
 		}
 		if known == nil {
-			known = &gaugedFilesystem{mount: *mounted[0]}
+			known = &gaugedFilesystem{}
 			g.filesystems[key] = known
 		}
+		known.mount = *mounted[0]
 		err := g.ask(table, key, known, g.env.fs.Views(paths...), emit)
 		if errors.Is(err, errUnseen) {
 			if path := own()[key]; path != "" {
@@ -106,8 +105,12 @@ func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 			delete(g.filesystems, key)
 		}
 	}
-	g.reportSource(event.GaugeSpace, unread, emit)
-	g.reportSource(event.GaugeInodes, unread, emit)
+	for _, gauge := range []string{event.GaugeSpace, event.GaugeInodes} {
+		g.reportSource(gauge, unread, emit)
+		if lost > 0 {
+			emit(lostEvent(event.NamedStem(event.GaugeStem, gauge), "too-many", lost))
+		}
+	}
 }
 
 // ownPaths returns where filesystems are mounted in the agent's own mount namespace.
@@ -161,10 +164,14 @@ func (g *gaugeSource) ask(table *hostfs.MountTable, key fsKey, f *gaugedFilesyst
 	if err != nil {
 		return err
 	}
-	f.device = g.env.mountedDevice(&f.mount)
-	if at := table.At(key.major, key.minor); len(at) > 0 {
-		f.device.Mounts = at // from this table: the first check may run before [mountSource]'s
+	device := g.env.mountedDevice(&f.mount)
+	if at := table.At(f.mount.DeviceMajor, f.mount.DeviceMinor); len(at) > 0 {
+		device.Mounts = at // from this table: the first check may run before [mountSource]'s
 	}
+	if device.Name != f.device.Name {
+		g.reportEnd(f, emit) // it does not continue under another name
+	}
+	f.device = device
 	if st.Files > 0 { // btrfs and FAT have no fixed number of inodes
 		f.inodes = true
 		g.emit(event.GaugeData{Name: event.GaugeInodes, Value: st.Files - min(st.Ffree, st.Files), Limit: st.Files}, new(f.device), emit)

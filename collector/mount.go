@@ -22,8 +22,6 @@ import (
 // its own flag without a notification. So the table is also read periodically and after an error.
 type mountSource struct {
 	env *environment
-	// asks are calls to filesystems whose shutdown was reported.
-	asks bounded.Calls
 
 	mu       sync.Mutex
 	suspects map[fsKey]suspect
@@ -34,11 +32,16 @@ type mountSource struct {
 
 	// Used by Run's goroutine only.
 	last        []hostfs.Mount      // the table that the next one is compared with
+	looked      time.Time           // when the last table was read
+	filesystems map[fsKey]mounted   // of the last table
+	keys        []fsKey             // in the table's order
 	held        map[fsKey]time.Time // since when changes are held back, see [mountSource.holdBack]; zero: for want of room
 	reported    map[fsKey]*refusing
-	unasked     map[fsKey]*bounded.Calls // filesystems of the first table that have not answered ask
-	reads       map[fsKey]*bounded.Calls // see mountedAt
-	known, down bool                     // last state from reportSource
+	unasked     map[fsKey]error          // filesystems of the first table that have not answered ask, and why
+	hanging     map[fsKey]*bounded.Calls // filesystems that have not answered askAbout
+	waits       int                      // of this look, for answers that did not come
+	known       bool                     // reportSource was called
+	down        string                   // why it reported the source as down; empty: it is up
 }
 
 // refusing is a filesystem that was reported as refusing writes.
@@ -69,8 +72,8 @@ const (
 
 func newMountSource(env *environment) *mountSource {
 	return &mountSource{
-		env: env, asks: bounded.Calls{Max: maxUnanswered}, suspects: map[fsKey]suspect{}, gone: map[fsKey]time.Duration{}, wake: make(chan struct{}, 1),
-		reported: map[fsKey]*refusing{}, unasked: map[fsKey]*bounded.Calls{}, reads: map[fsKey]*bounded.Calls{},
+		env: env, suspects: map[fsKey]suspect{}, gone: map[fsKey]time.Duration{}, wake: make(chan struct{}, 1),
+		reported: map[fsKey]*refusing{}, unasked: map[fsKey]error{}, hanging: map[fsKey]*bounded.Calls{},
 	}
 }
 
@@ -148,20 +151,27 @@ func (m *mountSource) Run(ctx context.Context, emit Emit) error {
 // read checks the current table, if it can be read.
 func (m *mountSource) read(emit Emit) (again time.Duration) {
 	table, err := m.env.fs.MountTable()
-	m.reportSource(err, emit)
 	if err != nil {
+		m.reportSource(err, emit)
 		return 0
 	}
-	return m.look(table, time.Now(), emit)
+	again = m.look(table, time.Now(), emit)
+	m.reportSource(m.unseen(), emit)
+	m.repeat(emit)
+	return again
 }
 
-// reportSource reports each change of whether the mount table can be read. When it can be read
-// again, filesystems that refused writes before are reported again if they still do.
+// reportSource reports each change of whether all filesystems that refuse writes are detected. When
+// they are again, those that refused writes before are reported again if they still do.
 func (m *mountSource) reportSource(err error, emit Emit) {
-	if m.known && m.down == (err != nil) {
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	if m.known && m.down == why {
 		return
 	}
-	m.known, m.down = true, err != nil
+	m.known, m.down = true, why
 	if err != nil {
 		m.env.log.Error("can't detect read-only filesystems", "error", err)
 		for _, r := range m.reported {
@@ -194,6 +204,7 @@ func (m *mountSource) watch(ctx context.Context, changed chan<- struct{}) error 
 // look compares the table with the last one. It returns how soon it must be called again because of
 // suspects or held-back changes, or 0 if there are none.
 func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (again time.Duration) {
+	m.waits = 0
 	m.env.devices.SetMounts(table)
 	mounts := table.Mounts()
 	ready, held, again := m.holdBack(diff(m.last, mounts), now)
@@ -207,21 +218,21 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 		held[c.key] = time.Time{} // the next look tries again
 	}
 	first := m.last == nil
-	m.last, m.held = keep(m.last, mounts, held), held
+	m.last, m.held, m.looked = keep(m.last, mounts, held), held, now
+	m.filesystems, m.keys = byFilesystem(m.last)
 	if first {
-		_, keys := byFilesystem(mounts)
-		for _, key := range keys {
-			m.unasked[key] = &bounded.Calls{} // at most one: it is not asked again until it answers
+		for _, key := range m.keys {
+			m.unasked[key] = nil
 		}
 	}
-	m.ask(emit)
 	m.renewed(now, emit)
 	suspects, soon := m.takeSuspects(now)
-	if len(suspects) > 0 {
-		m.question(suspects, now, emit)
-	}
-	m.repeat(emit)
+	m.question(suspects, now, emit)
+	m.ask(emit)
 	m.reportDropped(emit)
+	if m.waits >= maxWaits {
+		soon = suspectSoon // some may not have been asked
+	}
 	return sooner(again, soon)
 }
 
@@ -271,8 +282,7 @@ func (m *mountSource) renewed(now time.Time, emit Emit) {
 
 // xfsRunsOn reports whether an XFS answers, so that it has not shut down.
 func (m *mountSource) xfsRunsOn(key fsKey) bool {
-	filesystems, _ := byFilesystem(m.last)
-	fs := filesystems[key]
+	fs := m.filesystems[key]
 	if fs == nil {
 		return false
 	}
@@ -280,16 +290,16 @@ func (m *mountSource) xfsRunsOn(key fsKey) bool {
 	if len(paths) == 0 {
 		return false // there is no path to it
 	}
-	reason, err := bounded.Do(&m.asks, askWithin, func() (string, error) { return m.xfsRefusal(key, paths) })
+	reason, err := askAbout(m, key, func() (string, error) { return m.xfsRefusal(key, paths) })
 	return err == nil && reason == ""
 }
 
-// repeat reports the filesystems that must be reported again. It answers requests for lasting
-// faults with all of them.
+// repeat reports the filesystems that must be reported again, once the source is up. It answers
+// requests for lasting faults with all of them.
 func (m *mountSource) repeat(emit Emit) {
 	asked := m.asked.take()
 	for _, r := range m.reported {
-		if r.again {
+		if r.again && m.down == "" {
 			r.again = false
 			m.report(event.MountReadOnly, r, r.data.Reason, emit)
 		}
@@ -349,11 +359,11 @@ func (m *mountSource) report(kind event.Kind, r *refusing, reason string, emit E
 	emit(hostfs.Stamped(event.Event{Kind: kind, Source: "mountinfo", Device: &device, Mount: &data}))
 }
 
-// mountedDevice returns the device of a mount. A btrfs has a device number of its own, so its
-// device has the name that it was mounted from.
+// mountedDevice returns the device of a mount. If that of a btrfs or bcachefs is not found, it has the
+// name that it was mounted from.
 func (env *environment) mountedDevice(mount *hostfs.Mount) event.Device {
-	if mount.Major != 0 {
-		return env.devices.Device(mount.Major, mount.Minor)
+	if mount.DeviceMajor != 0 {
+		return env.devices.Device(mount.DeviceMajor, mount.DeviceMinor)
 	}
 	return event.Device{
 		Minor:  mount.Minor,
@@ -382,9 +392,8 @@ func (m *mountSource) takeSuspects(now time.Time) (all map[fsKey]suspect, again 
 
 // question decides whether filesystems refuse writes that had an error but don't show a fault.
 func (m *mountSource) question(suspects map[fsKey]suspect, now time.Time, emit Emit) {
-	filesystems, _ := byFilesystem(m.last)
 	for key, s := range suspects {
-		fs := filesystems[key]
+		fs := m.filesystems[key]
 		if fs == nil || m.reported[key] != nil {
 			continue
 		}
@@ -406,8 +415,8 @@ func (m *mountSource) question(suspects map[fsKey]suspect, now time.Time, emit E
 		default:
 			continue
 		}
-		if !m.apply(change{key: key, mount: *fs[0], faulty: true, reason: reason}, emit) {
-			m.drop()
+		if !m.apply(change{key: key, mount: *fs[0], faulty: true, reason: reason}, emit) && s.late(now) {
+			m.drop() // until then the next check tries again
 		}
 	}
 }
@@ -426,18 +435,9 @@ func (m *mountSource) mountedSince(key fsKey, mount *hostfs.Mount, at time.Durat
 }
 
 // mountedAt returns when the ext4 on a device, given by its kernel name, was last mounted for
-// writing. Each device may leave one read unanswered, and at most maxUnanswered devices may.
+// writing.
 func (m *mountSource) mountedAt(key fsKey, device string) (time.Time, error) {
-	maps.DeleteFunc(m.reads, func(_ fsKey, c *bounded.Calls) bool { return c.Stats().Behind == 0 })
-	calls := m.reads[key]
-	if calls == nil {
-		if len(m.reads) >= maxUnanswered {
-			return time.Time{}, bounded.ErrRefused
-		}
-		calls = &bounded.Calls{}
-		m.reads[key] = calls
-	}
-	return bounded.Do(calls, askWithin, func() (time.Time, error) { return m.env.fs.Ext4MountedAt(device) })
+	return askAbout(m, key, func() (time.Time, error) { return m.env.fs.Ext4MountedAt(device) })
 }
 
 // remountsReadOnly reports whether errors end writing on this filesystem.

@@ -30,6 +30,7 @@ func shutDown(m *hostfs.Mount)    { m.Shutdown = true }
 
 func of(fsType string) func(*hostfs.Mount) { return func(m *hostfs.Mount) { m.FSType = fsType } }
 func anonymous(m *hostfs.Mount)            { m.Major, m.Minor = 0, 45 }
+func device(m *hostfs.Mount)               { m.DeviceMajor, m.DeviceMinor = m.Major, m.Minor }
 func source(s string) func(*hostfs.Mount)  { return func(m *hostfs.Mount) { m.Source = s } }
 func rootAt(dir string) func(*hostfs.Mount) {
 	return func(m *hostfs.Mount) { m.Root = dir }
@@ -55,9 +56,9 @@ func TestDiffMounts(t *testing.T) {
 		{"error on 6.15 and newer", table{volume}, table{ext4Mount("/data", emergencyRO)}, "/data emergency-ro"},
 		{"shutdown", table{volume}, table{ext4Mount("/data", shutDown, emergencyRO)}, "/data shutdown"},
 		{"reported once", table{ext4Mount("/data", emergencyRO)}, table{ext4Mount("/data", emergencyRO)}, ""},
-		{"administrator", table{volume}, table{ext4Mount("/data", superRO, mountRO)}, ""},
-		{"administrator, with bind mounts", table{volume, pod}, table{ext4Mount("/data", superRO, mountRO), ext4Mount("/pod", superRO)}, ""},
-		{"administrator, by a bind mount", table{volume, pod}, table{ext4Mount("/data", superRO), ext4Mount("/pod", superRO, mountRO)}, ""},
+		{"administrator", table{volume}, table{ext4Mount("/data", superRO, mountRO)}, "/data superblock-ro, deliberate"},
+		{"administrator, with bind mounts", table{volume, pod}, table{ext4Mount("/data", superRO, mountRO), ext4Mount("/pod", superRO)}, "/data superblock-ro, deliberate"},
+		{"administrator, by a bind mount", table{volume, pod}, table{ext4Mount("/data", superRO), ext4Mount("/pod", superRO, mountRO)}, "/data superblock-ro, deliberate"},
 		{"only one mount", table{volume, pod}, table{volume, ext4Mount("/pod", mountRO)}, ""},
 		{"nobody writes", table{ext4Mount("/data", mountRO)}, table{ext4Mount("/data", mountRO, superRO)}, ""},
 		{"administrator's ends", table{ext4Mount("/data", mountRO, superRO)}, table{volume}, "/data -remounted"},
@@ -77,6 +78,8 @@ func TestDiffMounts(t *testing.T) {
 			table{subvolume("/", "/@", mountRO, superRO), subvolume("/var", "/@var", superRO)}, "/ superblock-ro"},
 		{"btrfs, administrator's, at the start", nil,
 			table{subvolume("/", "/@", mountRO, superRO), subvolume("/pod", "/@/vol", superRO)}, ""},
+		{"first mount of two sources gone", table{ext4Mount("/data", emergencyRO, source("/dev/mapper/a"), device), ext4Mount("/pod", emergencyRO, device)},
+			table{ext4Mount("/pod", emergencyRO, device)}, ""},
 		{"number used again", table{volume}, table{ext4Mount("/snap", of("squashfs"), source("/dev/loop0"), superRO)}, "/data -unmounted"},
 		{"two filesystems", table{volume, ext4Mount("/b", func(m *hostfs.Mount) { m.Minor = 3 })},
 			table{ext4Mount("/data", emergencyRO)}, "/data emergency-ro, /b -unmounted"},
@@ -88,6 +91,9 @@ func TestDiffMounts(t *testing.T) {
 				reason := c.reason
 				if !c.faulty {
 					reason = "-" + reason
+				}
+				if c.deliberate {
+					reason += ", deliberate"
 				}
 				if (fsKey{c.mount.Major, c.mount.Minor}) != c.key {
 					t.Errorf("key %v of mount %+v", c.key, c.mount)
@@ -239,7 +245,7 @@ func TestMountSourceAway(t *testing.T) {
 		}
 		n.mounts(shown)
 		n.source.read(n.emit)
-		n.expect("mount up true", reported)
+		n.expect(reported, "mount up true")
 		away()
 		n.expect("mount up false")
 		n.mounts(shown)
@@ -250,7 +256,35 @@ func TestMountSourceAway(t *testing.T) {
 		away()
 		n.mounts()
 		n.source.read(n.emit)
-		n.expect("mount up false", "mount up true", "mount.writable ext4 sda at /data: unmounted")
+		n.expect("mount up false", "mount.writable ext4 sda at /data: unmounted", "mount up true")
+	})
+}
+
+// A btrfs has a number of its own. It is named after its device, whatever it was mounted by, and
+// remains the same one under another name of the device.
+func TestMountBtrfs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newMountNode(t)
+		n.write("/sys/devices/block/sdb/dev", "8:16")
+		if err := os.Symlink("../../devices/block/sdb", n.env.fs.Path("/sys/dev/block/8:16")); err != nil {
+			t.Fatal(err)
+		}
+		for name, dev := range map[string]string{"a!data": "8:0", "b!data": "8:16", "sda": "8:0"} {
+			n.write("/sys/class/block/"+name+"/dev", dev)
+		}
+		const alias, other = "30 1 0:45 / /a rw - btrfs /dev/a/data ", "31 1 0:46 / /b rw - btrfs /dev/b/data "
+		n.mounts(alias+"rw", other+"rw")
+		n.look()
+		n.mounts(alias+"ro", other+"ro")
+		time.Sleep(n.look())
+		n.look()
+		n.expect("mount.readonly btrfs sda at /a: superblock-ro", "mount.readonly btrfs sdb at /b: superblock-ro")
+		n.mounts("32 1 0:45 / /c rw - btrfs /dev/sda ro", other+"ro")
+		n.look()
+		n.expect()
+		n.mounts("32 1 0:45 / /c rw - btrfs /dev/sda ro", "33 1 0:46 / /c rw - btrfs /dev/sda rw")
+		n.look()
+		n.expect("mount.writable btrfs sdb at /b: unmounted")
 	})
 }
 
@@ -260,7 +294,7 @@ func TestMountReportLasting(t *testing.T) {
 		n := newMountNode(t)
 		n.mounts(healthyExt4 + ",emergency_ro")
 		n.source.read(n.emit)
-		n.expect("mount up true", "mount.readonly ext4 sda at /data: emergency-ro")
+		n.expect("mount.readonly ext4 sda at /data: emergency-ro", "mount up true")
 		asked := &mountNode{t: t}
 		n.source.reportLasting(asked.emit)
 		select {
@@ -322,6 +356,44 @@ func TestMountHalfRemounted(t *testing.T) {
 					}
 					n.look()
 				}
+				n.expect(tt.want...)
+			})
+		})
+	}
+}
+
+// A mount that turns read-only together with its filesystem looks like an administrator's remount, but
+// the kernel records errors.
+func TestMountErrorBesideARemount(t *testing.T) {
+	const pod = "31 1 8:0 /vol /pods/x "
+	for name, tt := range map[string]struct {
+		options string
+		at      time.Duration // of the error, since the look before; 0: none
+		aborted bool
+		want    []string
+	}{
+		"error":                   {"errors=remount-ro", 2 * time.Second, false, []string{"mount.readonly ext4 sda at /data: superblock-ro"}},
+		"aborted journal":         {"errors=continue", 2 * time.Second, true, []string{"mount.readonly ext4 sda at /data: superblock-ro"}},
+		"error that ends none":    {"errors=continue", 2 * time.Second, false, nil},
+		"error before":            {"errors=remount-ro", -2 * time.Second, false, nil},
+		"administrator's remount": {"errors=remount-ro", 0, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newMountNode(t)
+				n.mounts("30 1 8:0 / /data rw - ext4 /dev/sda rw,"+tt.options, pod+"rw - ext4 /dev/sda rw,"+tt.options)
+				n.look()
+				if tt.at != 0 {
+					n.ext4Error(time.Now().Add(tt.at))
+				}
+				if tt.aborted {
+					n.write("/sys/fs/ext4/sda/last_error_func", hostfs.Ext4AbortedIn+"\n")
+				}
+				time.Sleep(3 * time.Second)
+				n.mounts("30 1 8:0 / /data rw - ext4 /dev/sda ro,"+tt.options, pod+"ro - ext4 /dev/sda ro,"+tt.options)
+				n.look()
+				time.Sleep(mountEvery)
+				n.look()
 				n.expect(tt.want...)
 			})
 		})
@@ -424,6 +496,25 @@ func TestMountSuspectsAreBounded(t *testing.T) {
 	if len(n.got) != maxRefusing || !strings.HasPrefix(n.got[0], "mount.readonly ") {
 		t.Errorf("%d events: %q", len(n.got), n.got[:min(len(n.got), 2)])
 	}
+}
+
+// A shutdown of an XFS for which there is no room counts once, although it is checked several times.
+func TestMountShutDownWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newMountNode(t)
+		lines := []string{healthyXFS}
+		for minor := range maxRefusing {
+			lines = append(lines, fmt.Sprintf("%d 1 9:%d / /m%d rw - ext4 /dev/md%d rw,emergency_ro", minor+31, minor, minor, minor))
+		}
+		n.mounts(lines...)
+		n.look()
+		n.got = nil
+		n.source.Notify(8<<20, hostfs.BootTime(), true)
+		for again := n.look(); again > 0; again = n.look() {
+			time.Sleep(again)
+		}
+		n.expect("mount lost 1: too-many")
+	})
 }
 
 func BenchmarkDiffMounts(b *testing.B) {

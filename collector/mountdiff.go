@@ -27,6 +27,8 @@ type change struct {
 	mount  hostfs.Mount // its first mount; if unmounted, the last known one
 	faulty bool         // it refuses writes; false: it no longer does
 	reason string
+	// deliberate: an administrator made it read-only, unless the kernel recorded an error.
+	deliberate bool
 }
 
 // mounted is a filesystem as the mount table shows it: its mounts in the kernel's order, so the
@@ -49,13 +51,14 @@ func diff(old, now []hostfs.Mount) []change {
 			changes = append(changes, change{key: key, mount: *was[0], reason: reasonUnmounted})
 			was = nil
 		}
-		reason, oldReason := m.refusal(was), ""
+		reason, deliberate := m.refusal(was)
+		oldReason := ""
 		if was != nil {
 			oldReason = was.visible()
 		}
 		switch {
 		case reason != "":
-			changes = append(changes, change{key: key, mount: *m[0], faulty: true, reason: reason})
+			changes = append(changes, change{key: key, mount: *m[0], faulty: true, reason: reason, deliberate: deliberate})
 		case oldReason != "" && m.visible() == "":
 			changes = append(changes, change{key: key, mount: *m[0], reason: reasonRemounted})
 		}
@@ -68,34 +71,34 @@ func diff(old, now []hostfs.Mount) []change {
 	return changes
 }
 
-// refusal returns how a filesystem began to refuse writes since the last table, or "" if it did
-// not. was is nil if it was not mounted then.
-func (m mounted) refusal(was mounted) string {
-	reason := m.visible()
+// refusal returns how a filesystem began to refuse writes since the last table, or "" if it did not,
+// and whether that looks deliberate. was is nil if it was not mounted then.
+func (m mounted) refusal(was mounted) (reason string, deliberate bool) {
+	reason = m.visible()
 	if reason == "" || was != nil && was.visible() == reason {
-		return ""
+		return "", false
 	}
 	if reason != reasonSuperReadOnly {
-		return reason
+		return reason, false
 	}
 	if was == nil {
 		// Its earlier state is unknown. Filesystems of other types are read-only by nature, and a
 		// deliberate read-only mount of one of these types also sets the mount read-only.
 		if mayTurnReadOnly(m[0].FSType) && m.writableApart() {
-			return reason
+			return reason, false
 		}
-		return ""
+		return "", false
 	}
 	for _, mount := range m {
 		wasWritable := func(o *hostfs.Mount) bool { return o.Path == mount.Path && !o.MountReadOnly }
 		if mount.MountReadOnly && slices.ContainsFunc(was, wasWritable) {
-			return "" // remounted deliberately
+			return reason, true
 		}
 	}
 	if m.writable() == nil {
-		return "" // it was not mounted for writing
+		return "", false // it was not mounted for writing
 	}
-	return reason
+	return reason, false
 }
 
 // writable returns the oldest mount that is not read-only, or nil. The first mount may be read-only:
@@ -131,7 +134,12 @@ func (m mounted) visible() string {
 	return ""
 }
 
-func sameFilesystem(a, b *hostfs.Mount) bool { return a.FSType == b.FSType && a.Source == b.Source }
+// sameFilesystem reports whether two mounts under one number are of one filesystem. A device may have
+// several names, and the name alone remains of one that was unplugged.
+func sameFilesystem(a, b *hostfs.Mount) bool {
+	sameDevice := a.DeviceMajor != 0 && a.DeviceMajor == b.DeviceMajor && a.DeviceMinor == b.DeviceMinor
+	return a.FSType == b.FSType && (sameDevice || a.Source == b.Source)
+}
 
 // byFilesystem groups mounts by filesystem, and returns the keys in the table's order.
 func byFilesystem(mounts []hostfs.Mount) (map[fsKey]mounted, []fsKey) {
@@ -173,12 +181,18 @@ func mayTurnReadOnly(fsType string) bool {
 // milliseconds, on a busy disk some seconds.
 const remountPatience = 5 * time.Second
 
-// holdBack returns the changes that can be reported now. The others may be half of an
-// administrator's remount: held has these, with the time since when they are held back; again is
-// when to check them.
+// holdBack returns the changes that can be reported now. It drops an administrator's remounts. The
+// others may be half of one: held has these, with the time since when they are held back; again is when
+// to check them.
 func (m *mountSource) holdBack(changes []change, now time.Time) (ready []change, held map[fsKey]time.Time, again time.Duration) {
 	held = map[fsKey]time.Time{}
 	for _, c := range changes {
+		if c.deliberate {
+			if m.erred(&c.mount) {
+				ready = append(ready, c)
+			}
+			continue
+		}
 		since, ok := m.held[c.key]
 		if !ok {
 			since = now
@@ -192,6 +206,13 @@ func (m *mountSource) holdBack(changes []change, now time.Time) (ready []change,
 		again = sooner(again, wait)
 	}
 	return ready, held, again
+}
+
+// erred reports whether an ext4 recorded an error that ends writing since the last look. It reads the
+// kernel's record, because the report of the error may arrive later than the table shows it.
+func (m *mountSource) erred(mount *hostfs.Mount) bool {
+	at, err := m.env.fs.Ext4WritingEnded(mount, m.env.devices.Device(mount.Major, mount.Minor).Name)
+	return err == nil && !at.IsZero() && at.Unix() >= m.looked.Unix()
 }
 
 // suspected reports whether the filesystem had an error recently.

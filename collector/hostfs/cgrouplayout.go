@@ -2,7 +2,9 @@ package hostfs
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -43,13 +45,14 @@ func isV1Controller(option string) bool {
 	return false
 }
 
-// CgroupLayout reads the layout from the mount table.
+// CgroupLayout reads the layout from the mount table of the node's init or, if init is hidden, of this
+// process: the hierarchies are usually mounted at the same place for all.
 func (f FS) CgroupLayout() (CgroupLayout, error) {
-	t, err := f.MountTable()
-	if err != nil {
-		return CgroupLayout{}, err
+	mounts, err := mountsIn(f.Path("/proc/1/mountinfo"))
+	if errors.Is(err, fs.ErrNotExist) {
+		mounts, err = mountsIn(f.Path("/proc/self/mountinfo"))
 	}
-	return cgroupLayout(t.Mounts()), nil
+	return cgroupLayout(mounts), err
 }
 
 // cgroupLayout finds the hierarchies among mounts. The first mount of each hierarchy is used, but a

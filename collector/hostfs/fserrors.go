@@ -286,27 +286,41 @@ func (f FS) Ext4ShutDown(major, minor uint32, paths ...string) (bool, error) {
 // accepts no writes, whatever its errors= policy is.
 const Ext4AbortedIn = "ext4_journal_check_start"
 
-// Ext4Stopped reports whether the ext4 of a mount accepts no writes without showing it, as from
-// d3476f3dad4a (v6.12, backports to 6.1) until v6.15; device is its device's kernel name. That is
-// so after an error since the mount, if that error or all errors end writing. It reads the device.
-func (f FS) Ext4Stopped(m *Mount, device string) (bool, error) {
-	if !IsExt4(m.FSType) || m.MountReadOnly || m.SuperReadOnly || m.EmergencyRO || m.Shutdown {
-		return false, nil
+// Ext4WritingEnded returns the time of the latest error of the ext4 of a mount, which may be of an
+// earlier mount, if that error or all errors end writing; device is its device's kernel name. The time
+// is zero if there is none.
+func (f FS) Ext4WritingEnded(m *Mount, device string) (at time.Time, err error) {
+	if !IsExt4(m.FSType) {
+		return at, nil
 	}
 	e, err := f.Ext4Errors(device)
 	if err != nil || e.Count == 0 {
-		return false, err
+		return at, err
 	}
 	// What needs the journal later adds an error with this code.
 	if e.Last.Function != Ext4AbortedIn && e.Last.Code != "EROFS" {
 		if ends, err := f.RemountsReadOnly(m, device); err != nil || !ends {
-			return false, err
+			return at, err
 		}
+	}
+	return e.Last.Time, nil
+}
+
+// Ext4Stopped reports whether the ext4 of a mount accepts no writes without showing it, as from
+// d3476f3dad4a (v6.12, backports to 6.1) until v6.15; device is its device's kernel name. That is
+// so after an error since the mount, if that error or all errors end writing. It reads the device.
+func (f FS) Ext4Stopped(m *Mount, device string) (bool, error) {
+	if m.MountReadOnly || m.SuperReadOnly || m.EmergencyRO || m.Shutdown {
+		return false, nil
+	}
+	ended, err := f.Ext4WritingEnded(m, device)
+	if err != nil || ended.IsZero() {
+		return false, err
 	}
 	mounted, err := f.Ext4MountedAt(device)
 	if now := time.Now(); mounted.After(now) {
 		// The clock was ahead at the time of the mount, as it may be during boot.
 		mounted = now.Add(-BootTime())
 	}
-	return err == nil && !e.Last.Time.Before(mounted), err
+	return err == nil && !ended.Before(mounted), err
 }

@@ -117,7 +117,8 @@ type MountTable struct {
 	byDevice map[uint64][]event.Mount
 }
 
-// MountTable reads the mount table of the node's init or, if /proc has no init, of this process.
+// MountTable reads the mount table of the node's init. That of this process would lack mounts of the
+// node if it is in another mount namespace.
 func (f FS) MountTable() (*MountTable, error) {
 	file, err := f.openMountinfo()
 	if err != nil {
@@ -145,12 +146,10 @@ func mountsIn(p string) ([]Mount, error) {
 	return ParseMounts(file)
 }
 
-// openMountinfo falls back only if there is no init: where it can't be read, this process may be in
-// another mount namespace, whose table lacks mounts of the node.
 func (f FS) openMountinfo() (*os.File, error) {
 	file, err := openUnpolled(f.Path("/proc/1/mountinfo"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return openUnpolled(f.Path("/proc/self/mountinfo"))
+		return nil, fmt.Errorf("no init in /proc (hidden by hidepid?): %w", err)
 	}
 	return file, err
 }
@@ -202,8 +201,10 @@ func (f FS) sourceDevice(m *Mount) (uint64, bool) {
 	if m.FSType != "btrfs" && m.FSType != "bcachefs" || !strings.HasPrefix(m.Source, "/dev/") {
 		return 0, false
 	}
-	// bcachefs lists all its devices, joined by colons: use the first.
-	source, _, _ := strings.Cut(m.Source, ":")
+	source := m.Source
+	if m.FSType == "bcachefs" {
+		source, _, _ = strings.Cut(source, ":") // it lists all its devices: use the first
+	}
 	var st unix.Stat_t
 	if err := unix.Stat(f.Path(source), &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK {
 		return devKey(unix.Major(st.Rdev), unix.Minor(st.Rdev)), true

@@ -2,7 +2,9 @@ package hostfs
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"strings"
 	"testing"
@@ -48,6 +50,10 @@ func TestSourceDevice(t *testing.T) {
 	if err := unix.Mknod(f.Path("/dev/nvme1n1"), unix.S_IFBLK|0o600, int(unix.Mkdev(259, 3))); err != nil {
 		t.Skipf("no permission to make a device node: %v", err)
 	}
+	byPath := f.Path("/dev/disk/by-path")
+	if err := errors.Join(os.MkdirAll(byPath, 0o755), os.Symlink("../../nvme1n1", byPath+"/pci-0000:00:1f.2-ata-1")); err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		fsType, source string
 		want           bool
@@ -55,6 +61,7 @@ func TestSourceDevice(t *testing.T) {
 		{"btrfs", "/dev/nvme1n1", true},
 		{"bcachefs", "/dev/nvme1n1:/dev/other", true},
 		{"fuse.liar", "/dev/nvme1n1", false},
+		{"btrfs", "/dev/disk/by-path/pci-0000:00:1f.2-ata-1", true},
 		{"btrfs", "/dev/plain", false},
 		{"btrfs", "/dev/gone", false},
 		{"btrfs", "nvme1n1", false},
@@ -97,21 +104,23 @@ func TestParseMountsTooLarge(t *testing.T) {
 	}
 }
 
-// This process's own table stands in only if /proc has no init.
-func TestMountTableOfInit(t *testing.T) {
+// This process's own table does not stand in for that of init, which hidepid=2 hides as if there were
+// none. For the cgroup hierarchies it does, because all processes usually see them at the same place.
+func TestMountTableOfHiddenInit(t *testing.T) {
 	f := New(t.TempDir())
-	if err := errors.Join(os.MkdirAll(f.Path("/proc/self"), 0o755), os.Mkdir(f.Path("/proc/1"), 0o755)); err != nil {
+	if err := os.MkdirAll(f.Path("/proc/self"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, f, "/proc/self/mountinfo", "1 0 8:1 / /own rw - ext4 /dev/sda1 rw\n")
-	if table, err := f.MountTable(); err != nil || len(table.Mounts()) != 1 {
-		t.Errorf("without init: %d mounts, %v", len(table.Mounts()), err)
+	write(t, f, "/proc/self/mountinfo", "1 0 8:1 / /own rw - ext4 /dev/sda1 rw\n2 1 0:9 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+	if table, err := f.MountTable(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "hidepid") {
+		t.Errorf("%d mounts, %v", len(table.Mounts()), err)
 	}
-	if err := os.Symlink("mountinfo", f.Path("/proc/1/mountinfo")); err != nil { // a loop
-		t.Fatal(err)
+	if l, err := f.CgroupLayout(); err != nil || l.Unified != "/sys/fs/cgroup" {
+		t.Errorf("layout %+v, %v", l, err)
 	}
-	if table, err := f.MountTable(); !errors.Is(err, unix.ELOOP) {
-		t.Errorf("init's table can't be opened: %d mounts, %v", len(table.Mounts()), err)
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := NewMountWatcher(f).Run(ctx, cancel); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("watch: %v", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/vmtest/disklab"
@@ -126,6 +128,78 @@ func TestMountThatAnswersLate(t *testing.T) {
 	})
 	n.look()
 	n.expect("mount.readonly ext4 sda at /data: error-policy")
+}
+
+// Filesystems that don't answer at the start keep no other from being asked. Until they answer, the
+// source reports that it can't determine their state.
+func TestMountsThatHangAtTheStart(t *testing.T) {
+	n := newMountNode(t)
+	var table, counts []string
+	for i := range maxWaits + 1 {
+		disk := fmt.Sprintf("sd%c", 'b'+i)
+		n.write("/sys/devices/block/"+disk+"/dev", "")
+		if err := os.Symlink("../../devices/block/"+disk, n.env.fs.Path(fmt.Sprintf("/sys/dev/block/8:%d", 16*(i+1)))); err != nil {
+			t.Fatal(err)
+		}
+		table = append(table, fmt.Sprintf("%d 1 8:%d / /%s rw - ext4 /dev/%s rw", 31+i, 16*(i+1), disk, disk))
+		count := n.env.fs.Path("/sys/fs/ext4/" + disk + "/errors_count")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(count), 0o755), unix.Mkfifo(count, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		counts = append(counts, count)
+	}
+	n.mounts(append(table, healthyExt4+",errors=remount-ro")...)
+	n.write("/dev/sda", superblock(time.Now().Add(-time.Hour)))
+	n.ext4Error(time.Now())
+	if again := n.source.read(n.emit); again == 0 || again > suspectSoon {
+		t.Errorf("the next look is in %v, want at once", again)
+	}
+	n.expect("mount up false")
+	if n.source.read(n.emit) != 0 {
+		t.Error("another look is due although each filesystem was asked")
+	}
+	n.expect("mount.readonly ext4 sda at /data: error-policy", "mount up false")
+	want := fmt.Sprintf("can't determine whether the filesystem at /sdb (and %d others) refuses writes: no answer in time", maxWaits)
+	if err := n.source.unseen(); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+
+	for _, count := range counts {
+		answer, err := os.OpenFile(count, os.O_RDWR, 0)
+		if err == nil {
+			err = errors.Join(os.Rename(count, count+".hangs"), os.WriteFile(count, []byte("0\n"), 0o600), answer.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	await.Until(t, "the answers", 10*time.Second, func() bool {
+		n.got = nil
+		n.source.read(n.emit)
+		return len(n.got) > 0 && n.got[0] == "mount up true"
+	})
+	// The engine takes no fault for over while the source was down.
+	n.expect("mount up true", "mount.readonly ext4 sda at /data: error-policy")
+}
+
+// No more than maxHanging calls hang. A filesystem that is not asked counts as one that does not answer.
+func TestMountHangingIsBounded(t *testing.T) {
+	n := newMountNode(t)
+	answer := make(chan struct{})
+	for minor := range uint32(maxHanging) {
+		calls := &bounded.Calls{}
+		_ = bounded.Err(calls, time.Millisecond, func() error { <-answer; return nil })
+		n.source.hanging[fsKey{9, minor}] = calls
+	}
+	n.mounts(healthyExt4)
+	n.source.read(n.emit)
+	n.expect("mount up false")
+	close(answer)
+	await.Until(t, "the answers", 10*time.Second, func() bool {
+		n.source.read(n.emit)
+		return len(n.got) > 0
+	})
+	n.expect("mount up true")
 }
 
 // The kernel reports only once that an ext4 has stopped, and up to v6.15 nothing shows it.
