@@ -125,7 +125,7 @@ func TestKprobesOnModulesAreNotAdopted(t *testing.T) {
 	if after, err := second.links[hook].Info(); err != nil || after.ID == before.ID {
 		t.Errorf("link %+v (%v), want another one than %d", after, err, before.ID)
 	}
-	await.Until(t, "the earlier link detached", 5*time.Second, func() bool {
+	testenv.Until(t, "the earlier link detached", 5*time.Second, func() bool {
 		lk, err := link.NewFromID(before.ID)
 		if err == nil {
 			lk.Close()

@@ -173,7 +173,7 @@ func TestMountsThatHangAtTheStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await.Until(t, "the answers", 10*time.Second, func() bool {
+	testenv.Until(t, "the answers", 10*time.Second, func() bool {
 		n.got = nil
 		n.source.read(n.emit)
 		return len(n.got) > 0 && n.got[0] == "mount up true"
@@ -195,7 +195,7 @@ func TestMountHangingIsBounded(t *testing.T) {
 	n.source.read(n.emit)
 	n.expect("mount up false")
 	close(answer)
-	await.Until(t, "the answers", 10*time.Second, func() bool {
+	testenv.Until(t, "the answers", 10*time.Second, func() bool {
 		n.source.read(n.emit)
 		return len(n.got) > 0
 	})
