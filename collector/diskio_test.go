@@ -64,7 +64,7 @@ func diskEnvironment(t testing.TB) *environment {
 	fs := hostfs.New(root)
 	env := &environment{
 		log: slog.New(slog.DiscardHandler), fs: fs, clock: hostfs.NewClock(),
-		attributor: hostfs.NewAttributor(16, nil, nil), devices: hostfs.NewDevices(fs), fsError: func(uint32, time.Duration, bool) {},
+		attributor: hostfs.NewAttributor(16, nil, nil), devices: hostfs.NewDevices(fs), fsError: func(uint32, time.Duration, bool) {}, fsWatched: func([]string) {},
 	}
 	table, err := fs.MountTable()
 	if err != nil {

@@ -34,13 +34,18 @@ type environment struct {
 	// fsError is called with the device and the time since boot of each filesystem error. ends says that the
 	// filesystem accepts no writes from then on, whatever its mount options are.
 	fsError func(dev uint32, at time.Duration, ends bool)
+	// fsWatched is called with the types of filesystems for which fsError is called from then on.
+	fsWatched func(types []string)
 }
 
 // attributed is how many cgroups are cached: a node has hundreds of short-lived containers.
 const attributed = 4096
 
 func newEnvironment(cfg Config, log *slog.Logger) *environment {
-	env := &environment{cfg: cfg, log: log, fs: hostfs.New(cfg.HostRoot), fsError: func(uint32, time.Duration, bool) {}}
+	env := &environment{
+		cfg: cfg, log: log, fs: hostfs.New(cfg.HostRoot),
+		fsError: func(uint32, time.Duration, bool) {}, fsWatched: func([]string) {},
+	}
 	env.clock = hostfs.NewClock()
 	env.symbols = hostfs.NewSymbols(env.fs)
 	env.devices = hostfs.NewDevices(env.fs)

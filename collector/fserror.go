@@ -90,7 +90,7 @@ func (f *fsError) function(r *bpf.FSError) string {
 }
 
 // fsEvery is how often to check which filesystems are loaded: one that was just mounted for the
-// first time is unlikely to fail at once.
+// first time is unlikely to fail at once, and [mountSource] asks it until then.
 const fsEvery = 10 * time.Second
 
 // fsAttempts is how often to try to attach a filesystem's hooks, every fsEvery: that may fail for a
@@ -98,11 +98,16 @@ const fsEvery = 10 * time.Second
 const fsAttempts = 3
 
 func (f *fsError) poll(context.Context, time.Time, func(*event.Event)) (time.Duration, error) {
+	return fsEvery, f.look()
+}
+
+// look attaches the hooks of the filesystems that are loaded now.
+func (f *fsError) look() error {
 	text, err := os.ReadFile(f.env.fs.Path("/proc/filesystems"))
 	if err != nil {
-		return fsEvery, err
+		return err
 	}
-	return fsEvery, f.attach(parseFilesystems(string(text)))
+	return f.attach(parseFilesystems(string(text)))
 }
 
 // attach attaches the hooks of the loaded filesystems. It reports only the failure of the last attempt.
@@ -135,7 +140,18 @@ func (f *fsError) attach(loaded []string) error {
 			err = errors.Join(err, a.err)
 		}
 	}
+	f.env.fsWatched(f.watched())
 	return err
+}
+
+// watched returns the loaded filesystems whose errors are detected.
+func (f *fsError) watched() (types []string) {
+	for _, fsType := range slices.Sorted(maps.Keys(f.attempts)) {
+		if a := f.attempts[fsType]; a.left == 0 && a.err == nil {
+			types = append(types, fsType)
+		}
+	}
+	return types
 }
 
 // detachUnloaded detaches the hooks of filesystems whose module was unloaded, also if it was loaded

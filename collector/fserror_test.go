@@ -164,18 +164,21 @@ func TestFSErrorAttachesAgain(t *testing.T) {
 	failed := errors.New("no such tracepoint")
 	hooks := &hookLog{}
 	f.hooks = hooks
+	var watched []string
+	f.env.fsWatched = func(types []string) { watched = types }
 	for i, c := range []struct {
 		fails, want, blind error
-		loaded             []string
+		loaded, watched    []string
 	}{
-		{failed, nil, nil, []string{"xfs"}},
-		{nil, nil, nil, []string{"xfs"}},
-		{failed, nil, nil, []string{"xfs"}}, // it is attached
-		{failed, nil, nil, []string{"xfs", "ext4"}},
-		{failed, nil, nil, []string{"xfs", "ext4"}},
-		{failed, failed, failed, []string{"xfs", "ext4"}},
-		{failed, nil, failed, []string{"xfs", "ext4"}},
-		{failed, nil, nil, []string{"xfs"}},
+		{failed, nil, nil, []string{"xfs"}, nil},
+		{nil, nil, nil, []string{"xfs"}, []string{"xfs"}},
+		{failed, nil, nil, []string{"xfs"}, []string{"xfs"}}, // it is attached
+		{failed, nil, nil, []string{"xfs", "ext4"}, []string{"xfs"}},
+		{failed, nil, nil, []string{"xfs", "ext4"}, []string{"xfs"}},
+		{failed, failed, failed, []string{"xfs", "ext4"}, []string{"xfs"}},
+		{failed, nil, failed, []string{"xfs", "ext4"}, []string{"xfs"}},
+		{failed, nil, nil, []string{"xfs"}, []string{"xfs"}},
+		{failed, nil, nil, nil, nil},
 	} {
 		hooks.err = c.fails
 		if err := f.attach(c.loaded); !errors.Is(err, c.want) {
@@ -184,12 +187,15 @@ func TestFSErrorAttachesAgain(t *testing.T) {
 		if err := f.blind(); !errors.Is(err, c.blind) {
 			t.Errorf("step %d: blind: %v, want %v", i, err, c.blind)
 		}
+		if !slices.Equal(watched, c.watched) {
+			t.Errorf("step %d: watched: %q, want %q", i, watched, c.watched)
+		}
 	}
 	want := []string{"+xfs_force_shutdown", "+xfs_force_shutdown"}
 	for range fsAttempts {
 		want = append(want, "+ext4_error", "+ext4_shutdown")
 	}
-	want = append(want, "-ext4_error", "-ext4_shutdown")
+	want = append(want, "-ext4_error", "-ext4_shutdown", "-xfs_force_shutdown")
 	if !slices.Equal(hooks.log, want) {
 		t.Errorf("got %v, want %v", hooks.log, want)
 	}

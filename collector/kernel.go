@@ -135,6 +135,7 @@ func newDecoder(env *environment, l *bpf.Loaded) (decoder, error) {
 		return decoder{decode: d.decode, poll: d.poll, end: d.end}, nil
 	case bpf.StemFSError:
 		f := newFSError(env, l)
+		_ = f.look() // before the first look at mounts, which asks filesystems that are not watched
 		return decoder{decode: f.decode, poll: f.poll, blind: f.blind}, nil
 	case bpf.StemHWError:
 		h := newHWError(env.kernel)

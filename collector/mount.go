@@ -28,6 +28,7 @@ type mountSource struct {
 	dropped  uint64                  // errors and faults for which there was no room, not reported yet
 	gone     map[fsKey]time.Duration // when, since boot, an unmount was detected, kept for lateFor
 	wake     chan struct{}           // has a token while suspects or asked have new entries
+	watched  map[string]bool         // types whose errors Notify gets
 	asked    requests
 
 	// Used by Run's goroutine only.
@@ -37,7 +38,7 @@ type mountSource struct {
 	keys        []fsKey             // in the table's order
 	held        map[fsKey]time.Time // since when changes are held back, see [mountSource.holdBack]; zero: for want of room
 	reported    map[fsKey]*refusing
-	unasked     map[fsKey]error          // filesystems of the first table that have not answered ask, and why
+	inquiries   map[fsKey]*inquiry       // open ones, see [mountSource.ask]
 	hanging     map[fsKey]*bounded.Calls // filesystems that have not answered askAbout
 	waits       int                      // of this look, for answers that did not come
 	known       bool                     // reportSource was called
@@ -73,7 +74,7 @@ const (
 func newMountSource(env *environment) *mountSource {
 	return &mountSource{
 		env: env, suspects: map[fsKey]suspect{}, gone: map[fsKey]time.Duration{}, wake: make(chan struct{}, 1),
-		reported: map[fsKey]*refusing{}, unasked: map[fsKey]error{}, hanging: map[fsKey]*bounded.Calls{},
+		reported: map[fsKey]*refusing{}, inquiries: map[fsKey]*inquiry{}, hanging: map[fsKey]*bounded.Calls{},
 	}
 }
 
@@ -108,6 +109,25 @@ func (m *mountSource) Notify(dev uint32, at time.Duration, ends bool) {
 	}
 	m.suspects[key] = suspect{since: time.Now(), last: at, ends: ends}
 	m.lookSoon()
+}
+
+// Watched sets the types of filesystems, by their names in /proc/filesystems, whose errors Notify gets
+// from now on. It does not block; concurrent use is safe.
+func (m *mountSource) Watched(types []string) {
+	watched := make(map[string]bool, len(types))
+	for _, t := range types {
+		watched[t] = true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watched = watched
+}
+
+// watchedTypes returns the types that were set last. The map is not changed.
+func (m *mountSource) watchedTypes() map[string]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.watched
 }
 
 // reportLasting requests that all filesystems that refuse writes are reported again, to emit.
@@ -220,15 +240,10 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 	first := m.last == nil
 	m.last, m.held, m.looked = keep(m.last, mounts, held), held, now
 	m.filesystems, m.keys = byFilesystem(m.last)
-	if first {
-		for _, key := range m.keys {
-			m.unasked[key] = nil
-		}
-	}
 	m.renewed(now, emit)
 	suspects, soon := m.takeSuspects(now)
-	m.question(suspects, now, emit)
-	m.ask(emit)
+	m.judge(suspects, now, emit)
+	m.ask(first, now, emit)
 	m.reportDropped(emit)
 	if m.waits >= maxWaits {
 		soon = suspectSoon // some may not have been asked
@@ -287,9 +302,6 @@ func (m *mountSource) xfsRunsOn(key fsKey) bool {
 		return false
 	}
 	paths := visiblePaths(fs, hiddenIn(m.last))
-	if len(paths) == 0 {
-		return false // there is no path to it
-	}
 	reason, err := askAbout(m, key, func() (string, error) { return m.xfsRefusal(key, paths) })
 	return err == nil && reason == ""
 }
@@ -390,8 +402,8 @@ func (m *mountSource) takeSuspects(now time.Time) (all map[fsKey]suspect, again 
 	return all, again
 }
 
-// question decides whether filesystems refuse writes that had an error but don't show a fault.
-func (m *mountSource) question(suspects map[fsKey]suspect, now time.Time, emit Emit) {
+// judge decides whether filesystems refuse writes that had an error but don't show a fault.
+func (m *mountSource) judge(suspects map[fsKey]suspect, now time.Time, emit Emit) {
 	for key, s := range suspects {
 		fs := m.filesystems[key]
 		if fs == nil || m.reported[key] != nil {

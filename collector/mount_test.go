@@ -120,6 +120,7 @@ func newMountNode(t *testing.T) *mountNode {
 	fs := hostfs.New(t.TempDir())
 	env := &environment{log: slog.New(slog.DiscardHandler), fs: fs, clock: hostfs.NewClock(), devices: hostfs.NewDevices(fs)}
 	n := &mountNode{t: t, env: env, source: newMountSource(env)}
+	n.source.Watched([]string{"ext4", "xfs"})
 	n.write("/sys/devices/block/sda/dev", "8:0")
 	n.write("/sys/dev/block/.keep", "")
 	if err := os.Symlink("../../devices/block/sda", fs.Path("/sys/dev/block/8:0")); err != nil {

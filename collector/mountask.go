@@ -38,28 +38,61 @@ func askAbout[T any](m *mountSource, key fsKey, f func() (T, error)) (T, error) 
 	return answer, err
 }
 
-// ask finds filesystems that have refused writes since before the first table and don't show it:
-// the kernel does not report their errors again. Those that don't answer are asked again next time.
-func (m *mountSource) ask(emit Emit) {
-	maps.DeleteFunc(m.unasked, func(key fsKey, _ error) bool { return m.filesystems[key] == nil || m.reported[key] != nil })
-	if len(m.unasked) == 0 {
+// inquiry is what a filesystem is asked: whether it refuses writes without showing it.
+type inquiry struct {
+	asked time.Time // last; zero: never
+	err   error     // why it has no answer
+}
+
+// watchedType returns the name in /proc/filesystems of a filesystem that may refuse writes without
+// showing it, and reports its errors by hooks; "" for others.
+func watchedType(fsType string) string {
+	switch {
+	case fsType == "xfs":
+		return fsType
+	case hostfs.IsExt4(fsType):
+		return "ext4"
+	}
+	return ""
+}
+
+// ask finds filesystems that refuse writes without showing it and without a report of the error:
+// those of the first table, which may have refused them before, and those whose errors Notify does not
+// get. The latter are asked regularly, and once more when Notify gets them. Those that don't answer are
+// asked again at the next look.
+func (m *mountSource) ask(first bool, now time.Time, emit Emit) {
+	watched := m.watchedTypes() // before the questions: errors after them are reported
+	maps.DeleteFunc(m.inquiries, func(key fsKey, _ *inquiry) bool { return m.filesystems[key] == nil || m.reported[key] != nil })
+	var due []fsKey
+	for _, key := range m.keys {
+		of := watchedType(m.filesystems[key][0].FSType)
+		if of == "" || m.reported[key] != nil {
+			continue
+		}
+		q := m.inquiries[key]
+		if q == nil && (first || !watched[of]) {
+			q = &inquiry{}
+			m.inquiries[key] = q
+		}
+		if q != nil && (errors.Is(q.err, bounded.ErrLate) || now.Sub(q.asked) > mountEvery/2) {
+			due = append(due, key)
+		}
+	}
+	if len(due) == 0 {
 		return
 	}
 	hidden := hiddenIn(m.last)
-	for _, key := range m.keys {
-		if _, ok := m.unasked[key]; !ok {
-			continue
+	for _, key := range due {
+		fs, q := m.filesystems[key], m.inquiries[key]
+		var reason string
+		q.asked = now
+		reason, q.err = askAbout(m, key, func() (string, error) { return m.refusal(key, fs, visiblePaths(fs, hidden)) })
+		if watched[watchedType(fs[0].FSType)] && !errors.Is(q.err, bounded.ErrLate) {
+			delete(m.inquiries, key)
+			if q.err != nil {
+				m.env.log.Info("can't determine whether a filesystem refuses writes", "mount", display.Safe(fs[0].Path, 200), "reason", q.err)
+			}
 		}
-		fs := m.filesystems[key]
-		reason, err := askAbout(m, key, func() (string, error) { return m.refusal(key, fs, visiblePaths(fs, hidden)) })
-		if errors.Is(err, bounded.ErrLate) {
-			m.unasked[key] = err
-			continue
-		}
-		if err != nil {
-			m.env.log.Info("can't determine whether a filesystem refuses writes", "mount", display.Safe(fs[0].Path, 200), "reason", err)
-		}
-		delete(m.unasked, key)
 		if reason != "" && !m.apply(change{key: key, mount: *fs[0], faulty: true, reason: reason}, emit) {
 			m.drop()
 		}
@@ -71,9 +104,9 @@ func (m *mountSource) unseen() error {
 	var first error
 	path, others := "", -1
 	for _, key := range m.keys {
-		if err := m.unasked[key]; err != nil {
+		if q := m.inquiries[key]; q != nil && q.err != nil {
 			if others++; others == 0 {
-				path, first = display.Safe(m.filesystems[key][0].Path, 200), err
+				path, first = display.Safe(m.filesystems[key][0].Path, 200), q.err
 			}
 		}
 	}
@@ -88,13 +121,10 @@ func (m *mountSource) unseen() error {
 
 // refusal returns how a filesystem refuses writes, if the table does not show it.
 func (m *mountSource) refusal(key fsKey, fs mounted, paths []string) (reason string, err error) {
-	switch {
-	case fs[0].FSType == "xfs":
+	if fs[0].FSType == "xfs" {
 		return m.xfsRefusal(key, paths)
-	case hostfs.IsExt4(fs[0].FSType):
-		return m.ext4Refusal(key, fs, paths)
 	}
-	return "", nil
+	return m.ext4Refusal(key, fs, paths)
 }
 
 // xfsRefusal checks an XFS through the first of the paths that leads to it.

@@ -249,6 +249,74 @@ func TestMountStoppedAcrossARestart(t *testing.T) {
 	}
 }
 
+// While nothing reports the errors of a type, its filesystems are asked regularly, those mounted later
+// too, and once more when something does: a fault before that is reported by nobody.
+func TestMountErrorThatNobodyReports(t *testing.T) {
+	const mount = healthyExt4 + ",errors=remount-ro"
+	for name, tt := range map[string]struct {
+		late    bool // it is mounted after the first look
+		mount   string
+		watched []string // from the error on
+		want    []string
+	}{
+		"never watched":              {false, mount, nil, []string{"mount.readonly ext4 sda at /data: error-policy"}},
+		"another is watched":         {false, mount, []string{"xfs"}, []string{"mount.readonly ext4 sda at /data: error-policy"}},
+		"mounted later":              {true, mount, nil, []string{"mount.readonly ext4 sda at /data: error-policy"}},
+		"watched after the error":    {false, mount, []string{"ext4"}, []string{"mount.readonly ext4 sda at /data: error-policy"}},
+		"ext3, watched as ext4":      {true, strings.Replace(mount, "ext4", "ext3", 1), []string{"ext4"}, nil},
+		"mounted later, and watched": {true, mount, []string{"ext4"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newMountNode(t)
+				n.source.Watched(nil)
+				n.write("/dev/sda", superblock(time.Now()))
+				n.mounts()
+				if !tt.late {
+					n.mounts(tt.mount)
+				}
+				n.look()
+				n.source.Watched(tt.watched)
+				n.ext4Error(time.Now())
+				n.mounts(tt.mount)
+				time.Sleep(mountEvery)
+				n.look()
+				n.expect(tt.want...)
+			})
+		})
+	}
+}
+
+// A filesystem that can't be asked, and whose errors nobody reports, is not seen.
+func TestMountNobodySees(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newMountNode(t)
+		n.mounts(healthyXFS)
+		n.source.read(n.emit)
+		n.expect("mount up true")
+		for range 2 {
+			n.source.Watched([]string{"ext4"})
+			time.Sleep(mountEvery)
+			n.source.read(n.emit)
+			n.expect("mount up false")
+			n.source.Watched([]string{"ext4", "xfs"})
+			time.Sleep(mountEvery)
+			n.source.read(n.emit)
+			n.expect("mount up true")
+		}
+	})
+}
+
+// Without its hook the shutdown of an XFS is found by asking.
+func TestMountShutDownWithoutAHook(t *testing.T) {
+	disk := disklab.NewXFS(t)
+	_, _, expect := xfsSource(t, disk)
+	now := time.Now()
+	expect(now)
+	disk.ShutDown()
+	expect(now.Add(mountEvery), "mount.readonly shutdown")
+}
+
 // Filesystems mounted later have their errors reported, so they are not asked.
 func TestMountIsAskedAtTheStartOnly(t *testing.T) {
 	n := newMountNode(t)

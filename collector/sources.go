@@ -61,7 +61,7 @@ func Open(cfg Config, log *slog.Logger) (*Sources, error) {
 	s.mounts = newMountSource(env)
 	s.stalls = newDiskStallSource(env)
 	s.gauges = newGaugeSource(env)
-	env.fsError = s.mounts.Notify
+	env.fsError, env.fsWatched = s.mounts.Notify, s.mounts.Watched
 	// Kernels before 5.11 charge programs and maps to RLIMIT_MEMLOCK. If raising it is not
 	// permitted, loading reports that itself.
 	s.memlock = rlimit.RemoveMemlock()

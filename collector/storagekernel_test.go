@@ -40,7 +40,7 @@ func newStorageAgent(t *testing.T, name string) *storageAgent {
 	env.kernel = k
 	a := &storageAgent{t: t, env: env, events: map[string][]*event.Event{}, more: make(chan struct{}, 1)}
 	mounts := newMountSource(env)
-	env.fsError = mounts.Notify
+	env.fsError, env.fsWatched = mounts.Notify, mounts.Watched
 
 	s := &stem{name: name, env: env, log: env.log, source: "bpf/" + name}
 	for _, b := range bpf.Stems() {

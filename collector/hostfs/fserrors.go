@@ -217,6 +217,9 @@ func (f FS) Views(paths ...string) (all []string) {
 
 // firstAnswer asks through the [FS.Views] of the paths until one leads to the filesystem, or fails.
 func (f FS) firstAnswer(paths []string, ask func(p string) (bool, error)) (bool, error) {
+	if len(paths) == 0 {
+		return false, errors.New("no visible path leads to it")
+	}
 	var errs []error
 	for _, p := range f.Views(paths...) {
 		answer, err := ask(p)

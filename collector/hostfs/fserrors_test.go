@@ -17,6 +17,9 @@ func TestXFSShutDownAsksTheRightOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	major, minor := unix.Major(st.Dev), unix.Minor(st.Dev)
+	if down, err := f.XFSShutDown(major, minor); down || err == nil {
+		t.Errorf("without a path: %t, %v", down, err)
+	}
 	if down, err := f.XFSShutDown(major, minor, "/"); down || err != nil {
 		t.Errorf("%v, %v", down, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -47,9 +48,18 @@ func TestMountWatcherKernel(t *testing.T) {
 	ready := make(chan int) // thread id
 	step := make(chan func() error)
 	result := make(chan error)
-	go func() {
+	var apart func()
+	apart = func() {
 		// The thread ends with the goroutine, and its namespace with it.
 		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() {
+			// The first thread does not, and /proc/PID shows its namespace to other tests.
+			var other sync.WaitGroup
+			other.Go(apart)
+			other.Wait()
+			runtime.UnlockOSThread()
+			return
+		}
 		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
 			ready <- 0
 			return
@@ -62,7 +72,8 @@ func TestMountWatcherKernel(t *testing.T) {
 		for f := range step {
 			result <- f()
 		}
-	}()
+	}
+	go apart()
 	defer close(step)
 	tid := <-ready
 	if tid == 0 {
