@@ -12,6 +12,9 @@
 // fetch the new state. All clients share renderings, which are bounded in rate and size. Without
 // connected clients, the server reads, renders and keeps nothing.
 //
-// All displayed data is untrusted. It is made safe with [display.Safe], escaped by html/template, and
-// served under a policy that allows no script but the page's own.
+// All displayed data is untrusted. It is made safe with [display.Safe], escaped by gomponents, and
+// served under a policy that allows no script but the page's own. gomponents does not check links: data
+// may only be the last part of a relative link, and must be a known name or escaped.
+//
+// html/template must not be linked (docs/adr/0032-pages-without-templates.md).
 package web

@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/detector/problem"
-	"github.com/kernosis/kernosis/docs/problems"
 )
 
 const (
@@ -69,134 +72,144 @@ type FleetNode struct {
 // NewFleetPage returns the page of a cluster's nodes. It does not read anything yet.
 func NewFleetPage(cfg FleetPageConfig) *Page {
 	p := &Page{
-		frame: frame{
-			Title: "Nodes", Sections: []section{{"nodes", "Nodes"}}, Command: "kubectl kernosis why node NODE", template: "fleet.html",
-		},
-		view: cfg.view, ended: cfg.Ended, beat: fleetBeat,
+		frame:   frame{title: "Nodes", sections: []link{{"nodes", "Nodes"}}, command: "kubectl kernosis why node NODE"},
+		content: cfg.content, ended: cfg.Ended, beat: fleetBeat,
 	}
 	return p.init()
 }
 
-// fleetView is the data of the template. All texts are safe.
-type fleetView struct {
-	Version, Error, Note               string
-	Nodes, Reporting, Running, Waiting int
-	Summary, Worst                     string
-	Rows                               []fleetRow
-	More                               int
+// content reads the nodes and returns their view.
+func (cfg *FleetPageConfig) content() g.Node {
+	fleet, err := cfg.Nodes()
+	return h.Main(h.ID("state"),
+		h.Header(
+			h.H1(text("Nodes")),
+			fleetFacts(cfg.Version, fleet.Nodes),
+			part("broken", h.Role("alert"), failure("The cluster can't be read", err)),
+			part("note", g.If(fleet.Note != "", note(text(fleet.Note)))),
+		),
+		fleetSection(fleet.Nodes, err),
+	)
 }
 
-type fleetRow struct {
-	Name             string
-	Notes            []string
-	Severity         int // 3: a condition is True; 2: something else is wrong or unknown; 0: neither
-	Agent, AgentWord string
-	Version          string
-	Lacks            []string
-	Conditions       []fleetCondition // those that are True or Unknown
-	Since            moment           // of the latest of these conditions
-	Diagnoses        []string
-	Cause, CauseOf   string
-	CauseAt          moment
-}
-
-type fleetCondition struct{ Type, Status, Word, Reason, Page string }
-
-func (cfg *FleetPageConfig) view() any {
-	v := &fleetView{Version: safe(cfg.Version)}
-	all, err := cfg.Nodes()
-	if err != nil {
-		v.Error, v.Worst, v.Summary = safe(err.Error()), "warning", "The state of the nodes is unknown."
-		return v
-	}
-	nodes := all.Nodes
-	v.Nodes, v.Note = len(nodes), safe(all.Note)
-	firing, unclear := 0, 0
-	rows := make([]fleetRow, 0, len(nodes))
+func fleetFacts(version string, nodes []FleetNode) g.Node {
+	reporting, running, waiting := 0, 0, 0
 	for i := range nodes {
 		n := &nodes[i]
 		if n.Agent == AgentReporting || n.Agent == AgentDegraded {
-			v.Reporting++
+			reporting++
 		}
-		v.Running += n.Running
-		v.Waiting += n.Waiting
-		row := rowOfNode(n)
-		switch row.Severity {
+		running += n.Running
+		waiting += n.Waiting
+	}
+	return facts(
+		fact("Controller version", text(version)),
+		fact("Nodes", number(len(nodes))),
+		fact("Reporting agents", number(reporting)),
+		fact("Running Diagnoses", number(running)),
+		fact("Repairs awaiting approval", number(waiting)),
+	)
+}
+
+func fleetSection(nodes []FleetNode, err error) g.Node {
+	rows := make([]fleetRow, 0, len(nodes))
+	for i := range nodes {
+		rows = append(rows, rowOfNode(&nodes[i]))
+	}
+	slices.SortStableFunc(rows, func(a, b fleetRow) int {
+		return cmp.Or(cmp.Compare(b.severity, a.severity), b.since.Compare(a.since), strings.Compare(a.Name, b.Name))
+	})
+	shown := first(rows, maxNodes)
+	return section("nodes", "Nodes",
+		fleetSummary(rows, err),
+		filters("Nodes", "node-rows", "nodes", "Show", level("0", "all"), level("2", "with something wrong or unknown"), level("3", "with a condition that is True")),
+		table(hiddenCaption("Nodes, most serious state first"), columns("Node", "Agent", "Conditions", "Since", "Diagnoses", "Latest cause"),
+			h.ID("node-rows"), keyed(), each(shown, fleetRow.node)),
+		empty("No nodes."),
+		notShown(len(rows)-len(shown)),
+	)
+}
+
+func fleetSummary(rows []fleetRow, err error) g.Node {
+	firing, unclear := 0, 0
+	for i := range rows {
+		switch rows[i].severity {
 		case 3:
 			firing++
 		case 2:
 			unclear++
 		}
-		rows = append(rows, row)
 	}
-	slices.SortStableFunc(rows, func(a, b fleetRow) int {
-		return cmp.Or(cmp.Compare(b.Severity, a.Severity), b.Since.Compare(a.Since.Time), strings.Compare(a.Name, b.Name))
-	})
-	v.Rows = rows[:min(len(rows), maxNodes)]
-	v.More = len(rows) - len(v.Rows)
 	switch {
+	case err != nil:
+		return summary("warning", "The state of the nodes is unknown.")
 	case firing > 0:
-		v.Worst = "critical"
-		v.Summary = fmt.Sprintf("%s with a condition that is True, %d with something unknown.", display.Count(firing, "node"), unclear)
+		return summary("critical", fmt.Sprintf("%s with a condition that is True, %d with something unknown.", display.Count(firing, "node"), unclear))
 	case unclear > 0:
-		v.Worst, v.Summary = "warning", display.Count(unclear, "node")+" with something unknown."
+		return summary("warning", display.Count(unclear, "node")+" with something unknown.")
 	default:
-		v.Summary = "All conditions of all nodes are False."
+		return summary("", "All conditions of all nodes are False.")
 	}
-	return v
+}
+
+// fleetRow is a node and how serious its state is.
+type fleetRow struct {
+	*FleetNode
+	severity   int                 // 3: a condition is True; 2: something else is wrong or unknown; 0: neither
+	conditions []problem.Condition // the first ones that are True or Unknown, True ones first
+	since      time.Time           // of the latest True or Unknown condition
 }
 
 func rowOfNode(n *FleetNode) fleetRow {
-	row := fleetRow{Name: name(n.Name), Agent: string(n.Agent), Version: name(n.Version), Cause: name(n.Cause), CauseOf: name(n.Diagnosis), CauseAt: moment{n.CauseAt}}
-	if !n.Ready {
-		row.Notes = append(row.Notes, "not Ready")
+	r := fleetRow{FleetNode: n}
+	if n.Agent != AgentReporting {
+		r.severity = 2
 	}
-	if n.Cordoned {
-		row.Notes = append(row.Notes, "cordoned")
-	}
-	switch n.Agent {
-	case AgentReporting:
-		row.AgentWord = "good"
-	case AgentDegraded:
-		row.AgentWord, row.Severity = "warning", 2
-		row.Lacks = allSafe(n.Lacks)
-	default:
-		row.AgentWord, row.Severity = "unknown", 2
-	}
-	row.conditions(n.Conditions)
-	if n.Running > 0 {
-		row.Diagnoses = append(row.Diagnoses, fmt.Sprintf("%d running", n.Running))
-	}
-	if n.Waiting > 0 {
-		row.Diagnoses = append(row.Diagnoses, fmt.Sprintf("%d waiting for approval", n.Waiting))
-	}
-	return row
-}
-
-// conditions sets the conditions that are not False, True ones first.
-func (r *fleetRow) conditions(list []problem.Condition) {
 	for _, status := range []problem.Status{problem.True, problem.Unknown} {
-		for i := range list {
-			c := &list[i]
+		for i := range n.Conditions {
+			c := &n.Conditions[i]
 			if c.Status != status {
 				continue
 			}
-			severity, word := 2, "unknown"
+			r.severity = max(r.severity, 2)
 			if status == problem.True {
-				severity, word = 3, "bad"
+				r.severity = 3
 			}
-			r.Severity = max(r.Severity, severity)
-			if c.LastTransition.After(r.Since.Time) {
-				r.Since = moment{c.LastTransition}
+			if c.LastTransition.After(r.since) {
+				r.since = c.LastTransition
 			}
-			if len(r.Conditions) == maxNodeConditions {
-				continue
+			if len(r.conditions) < maxNodeConditions {
+				r.conditions = append(r.conditions, *c)
 			}
-			of := fleetCondition{Type: name(c.Type), Status: string(status), Word: word, Reason: name(c.Reason)}
-			if _, ok := problems.Text(c.Type); ok {
-				of.Page = c.Type
-			}
-			r.Conditions = append(r.Conditions, of)
 		}
 	}
+	return r
+}
+
+func (r fleetRow) node() g.Node {
+	return h.Tr(h.Data("key", name(r.Name)), h.Data("severity", strconv.Itoa(r.severity)),
+		rowHeader(text(name(r.Name)), g.If(!r.Ready, sub("not Ready")), g.If(r.Cordoned, sub("cordoned"))),
+		r.agent(),
+		h.Td(each(r.conditions, func(c problem.Condition) g.Node {
+			return g.Group{badge(conditionClass(c.Status), problemLink(c.Type, name(c.Type)), text(" "+string(c.Status))), text(" "), sub(name(c.Reason))}
+		})),
+		labelled("Since", since(r.since)),
+		h.Td(
+			g.If(r.Running > 0, sub(fmt.Sprintf("%d running", r.Running))),
+			g.If(r.Waiting > 0, sub(fmt.Sprintf("%d waiting for approval", r.Waiting))),
+		),
+		h.Td(g.If(r.Cause != "", g.Group{text(name(r.Cause)), sub(name(r.Diagnosis)), since(r.CauseAt)})),
+	)
+}
+
+func (r fleetRow) agent() g.Node {
+	class := "unknown"
+	var lacks []string
+	switch r.Agent {
+	case AgentReporting:
+		class = "good"
+	case AgentDegraded:
+		class, lacks = "warning", first(r.Lacks, maxSources)
+	}
+	return h.Td(badge(class, text(string(r.Agent))), sub(name(r.Version)), each(lacks, sub))
 }

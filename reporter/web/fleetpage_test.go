@@ -45,7 +45,7 @@ func fleetOf(n int) []FleetNode {
 // Of 5,000 nodes, those with problems come first, and those not shown are counted.
 func TestManyNodes(t *testing.T) {
 	nodes := fleetOf(5000)
-	shown := text(t, NewFleetPage(FleetPageConfig{Nodes: func() (Fleet, error) { return Fleet{Nodes: nodes}, nil }}), "/state")
+	shown := body(t, NewFleetPage(FleetPageConfig{Nodes: func() (Fleet, error) { return Fleet{Nodes: nodes}, nil }}), "/state")
 	if rows := strings.Count(shown, "<tr data-key="); rows != maxNodes {
 		t.Errorf("%d rows, want %d", rows, maxNodes)
 	}
@@ -67,7 +67,7 @@ func TestManyNodes(t *testing.T) {
 
 // If the nodes can't be read, the page shows the error, not that all is well.
 func TestFleetUnread(t *testing.T) {
-	shown := text(t, NewFleetPage(FleetPageConfig{Nodes: func() (Fleet, error) { return Fleet{}, errors.New("list nodes: timeout") }}), "/state")
+	shown := body(t, NewFleetPage(FleetPageConfig{Nodes: func() (Fleet, error) { return Fleet{}, errors.New("list nodes: timeout") }}), "/state")
 	if !strings.Contains(shown, "list nodes: timeout") || !strings.Contains(shown, "The state of the nodes is unknown.") || strings.Contains(shown, "are False") {
 		t.Error(shown)
 	}

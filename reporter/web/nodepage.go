@@ -4,11 +4,16 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
 	"github.com/kernosis/kernosis/collector/bounded"
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -41,19 +46,6 @@ type NodePageConfig struct {
 	Forget func()
 }
 
-// Source is a source of events that is not fully working.
-type Source struct {
-	Name string
-	Up   bool
-	Why  string
-}
-
-// Loss is what was lost since the agent started.
-type Loss struct {
-	What, Why string
-	Count     uint64
-}
-
 // Cost is the agent's own resource usage.
 type Cost struct {
 	RSS uint64        // bytes; 0 if unknown
@@ -74,14 +66,13 @@ type nodeContent struct {
 func (n *nodeContent) page() *Page {
 	p := &Page{
 		frame: frame{
-			Title: safe(n.cfg.Node),
-			Sections: []section{
+			title: n.cfg.Node,
+			sections: []link{
 				{"problems", "Problems"}, {"conditions", "Conditions"}, {"sources", "Sources"}, {"diagnoses", "Diagnoses"}, {"timeline", "Timeline"},
 			},
-			Command:  "kernosis why node",
-			template: "node.html",
+			command: "kernosis why node",
 		},
-		view: n.view, forget: n.forget, ended: n.cfg.Ended, beat: beatEvery,
+		content: n.content, forget: n.forget, ended: n.cfg.Ended, beat: beatEvery,
 		routes: map[string]http.HandlerFunc{"/diagnoses/{name}": n.diagnosis},
 	}
 	return p.init()
@@ -94,49 +85,58 @@ func (n *nodeContent) forget() {
 	}
 }
 
-func (n *nodeContent) view() any {
-	v := &view{
-		Node: safe(n.cfg.Node), Version: safe(n.cfg.Version), Kernel: safe(n.cfg.Kernel), Started: moment{n.cfg.Started},
-		Off: n.cfg.Diagnoses == nil,
-	}
-	if err := n.cfg.Check(); err != nil {
-		v.Broken = safe(err.Error())
-	}
-	v.cost(n.cfg.Cost(), time.Since(n.cfg.Started))
-	v.conditions(n.cfg.Conditions())
-	v.problems(n.cfg.Problems())
-	v.sources(n.cfg.Sources(), n.cfg.Degraded())
-	v.losses(n.cfg.Losses())
-	type read struct {
-		rows           timeline
-		rowsErr        error
-		diagnoses      []Diagnosis
-		all            int
-		diagnosesError error
-	}
-	known := n.rows
-	r, err := bounded.Do(&n.reads, readWithin, func() (r read, _ error) {
-		r.rows, r.rowsErr = known.read(n.cfg.Journal)
-		if n.cfg.Diagnoses != nil {
-			r.diagnoses, r.all, r.diagnosesError = n.cfg.Diagnoses(maxDiagnoses)
-		}
-		return r, nil
-	})
-	if err != nil {
-		r.rows, r.rowsErr, r.diagnosesError = known, err, err
-	}
-	n.rows = r.rows
-	v.Timeline, v.MaxRows = r.rows.rows, maxRows
-	v.TimelineError, v.DiagnosesError = why(r.rowsErr), why(r.diagnosesError)
-	v.diagnoses(r.diagnoses, r.all)
-	return v
+// content reads the node's state and returns its view.
+func (n *nodeContent) content() g.Node {
+	disk := n.read()
+	return h.Main(h.ID("state"),
+		n.header(),
+		problemSection(n.cfg.Problems()),
+		conditionSection(n.cfg.Conditions()),
+		sourceSection(n.cfg.Sources(), n.cfg.Degraded(), n.cfg.Losses()),
+		disk.diagnoses.section(),
+		timelineSection(disk.rows.rows, disk.rowsErr),
+	)
 }
 
-func why(err error) string {
-	if err == nil {
-		return ""
+func (n *nodeContent) header() g.Node {
+	cost, runs := n.cfg.Cost(), time.Since(n.cfg.Started)
+	cpu := strconv.FormatFloat(100*cost.CPU.Seconds()/runs.Seconds(), 'f', 2, 64)
+	return h.Header(
+		h.H1(text(n.cfg.Node)),
+		facts(
+			fact("Version", text(n.cfg.Version)),
+			fact("Kernel", text(n.cfg.Kernel)),
+			fact("Agent running since", since(n.cfg.Started)),
+			g.If(cost.RSS > 0, fact("Memory (RSS)", text(display.Bytes(cost.RSS)))),
+			g.If(cost.CPU > 0 && runs > 0, fact("CPU since start", text(cpu+" % of one CPU"))),
+		),
+		part("broken", h.Role("alert"), failure("The agent is not working", n.cfg.Check())),
+	)
+}
+
+// onDisk is what the page shows of the state disk.
+type onDisk struct {
+	rows      timeline
+	rowsErr   error
+	diagnoses diagnoses
+}
+
+// read reads the state disk, and keeps the timeline for the next time.
+func (n *nodeContent) read() onDisk {
+	known := n.rows
+	disk, err := bounded.Do(&n.reads, readWithin, func() (out onDisk, _ error) {
+		out.rows, out.rowsErr = known.read(n.cfg.Journal)
+		if n.cfg.Diagnoses != nil {
+			out.diagnoses.newest, out.diagnoses.all, out.diagnoses.err = n.cfg.Diagnoses(maxDiagnoses)
+		}
+		return out, nil
+	})
+	if err != nil {
+		disk = onDisk{rows: known, rowsErr: err, diagnoses: diagnoses{err: err}}
 	}
-	return safe(err.Error())
+	disk.diagnoses.off = n.cfg.Diagnoses == nil
+	n.rows = disk.rows
+	return disk
 }
 
 // drawWithin is how long drawing a graph may take: the run is on the state disk, which may hang.

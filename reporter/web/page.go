@@ -1,17 +1,16 @@
 package web
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"embed"
 	"fmt"
-	"html/template"
 	"maps"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	g "maragu.dev/gomponents"
 )
 
 const (
@@ -28,16 +27,15 @@ var assets embed.FS
 
 // Page is a page that updates itself. One request at a time renders it, for all clients.
 type Page struct {
-	frame  frame
-	view   func() any                  // returns the data for the state's template
-	forget func()                      // releases what is kept for clients only; nil: nothing is
-	routes map[string]http.HandlerFunc // further handlers by path, relative to the page
-	ended  <-chan struct{}             // ends all streams when closed
-	beat   time.Duration               // clients fetch the state at least this often
+	frame   frame
+	content func() g.Node               // reads the state and returns its view
+	forget  func()                      // releases what is kept for clients only; nil: nothing is
+	routes  map[string]http.HandlerFunc // further handlers by path, relative to the page
+	ended   <-chan struct{}             // ends all streams when closed
+	beat    time.Duration               // clients fetch the state at least this often
 
 	version atomic.Uint64 // of the state to show
 	hub     hub
-	parse   func() *template.Template
 
 	turn  chan struct{} // held while rendering and while forgetting; it guards the next three fields
 	last  *rendered
@@ -45,22 +43,8 @@ type Page struct {
 	idle  *time.Timer
 }
 
-// frame is the static part of a page, around its state.
-type frame struct {
-	Title    string
-	Sections []section // the skip link leads to the first one
-	Command  string    // the command that explains the shown state
-	template string    // renders the state
-}
-
-type section struct{ ID, Name string }
-
 func (p *Page) init() *Page {
 	p.turn, p.hub.streams = make(chan struct{}, 1), map[chan struct{}]bool{}
-	// Parsed on first use, because most agents' pages are never opened.
-	p.parse = sync.OnceValue(func() *template.Template {
-		return template.Must(template.New("").ParseFS(assets, "assets/*.html"))
-	})
 	return p
 }
 
@@ -129,11 +113,7 @@ func (p *Page) whole(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, err)
 		return
 	}
-	var b bytes.Buffer
-	// template.HTML, so that it is not escaped again: html/template has rendered the state.
-	state := template.HTML(now.html) //nolint:gosec // as said
-	err = p.parse().ExecuteTemplate(&b, "page.html", map[string]any{"Frame": &p.frame, "State": state})
-	write(w, r, b.Bytes(), err)
+	write(w, render(p.frame.around(now.html)))
 }
 
 func (p *Page) state(w http.ResponseWriter, r *http.Request) {
@@ -147,14 +127,10 @@ func (p *Page) state(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	write(w, r, now.html, nil)
+	write(w, now.html)
 }
 
-func write(w http.ResponseWriter, r *http.Request, html []byte, err error) {
-	if err != nil {
-		fail(w, r, err)
-		return
-	}
+func write(w http.ResponseWriter, html []byte) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = w.Write(html) // fails only if the client is gone
 }
@@ -201,11 +177,7 @@ func (p *Page) current(ctx context.Context) (*rendered, error) {
 	}
 	// A change from here on causes another rendering.
 	next := &rendered{version: p.version.Load(), at: p.began}
-	var b bytes.Buffer
-	if err := p.parse().ExecuteTemplate(&b, p.frame.template, p.view()); err != nil {
-		return nil, err
-	}
-	next.html = b.Bytes()
+	next.html = render(p.content())
 	next.tag = fmt.Sprintf(`"%x"`, sha256.Sum256(next.html))
 	p.last = next
 	return next, nil

@@ -1,10 +1,12 @@
 package web
 
 import (
-	"bytes"
 	"net/http"
 	"regexp"
 	"strings"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
 
 	"github.com/kernosis/kernosis/docs/problems"
 )
@@ -12,39 +14,62 @@ import (
 // problem serves the documentation page of a problem.
 func (p *Page) problem(w http.ResponseWriter, r *http.Request) {
 	of := r.PathValue("name")
-	text, ok := problems.Text(of)
+	markdown, ok := problems.Text(of)
 	if !ok {
 		http.NotFound(w, r)
 		return
 	}
-	var b bytes.Buffer
-	err := p.parse().ExecuteTemplate(&b, "problem.html", map[string]any{"Name": of, "Blocks": blocks(text)})
-	write(w, r, b.Bytes(), err)
+	write(w, render(problemPage(of, markdown)))
+}
+
+// problemPage returns the page of a problem from its Markdown.
+func problemPage(name, markdown string) g.Node {
+	return document(name, "../", nil,
+		bar(h.A(h.Href("../"), text("Overview"))),
+		h.Main(h.Class("prose"), each(blocks(markdown), block.node)),
+	)
 }
 
 // block is a paragraph, a list, a table, a title or commands of a problem page.
 type block struct {
-	Kind  string   // title, section, lead, text, list, table, code
-	Lines [][]span // one, except for a list or code
-	Rows  [][][]span
+	kind  string   // title, section, lead, text, list, table, code; empty between blocks
+	lines []string // Markdown; one line, except for a list, table or code
 }
 
-type span struct {
-	Kind   string // empty, code, link
-	Strong bool
-	Text   string
-	Page   string // the page that a link points to
+func (b block) node() g.Node {
+	switch b.kind {
+	case "title":
+		return h.H1(spans(b.lines[0]))
+	case "section":
+		return h.H2(spans(b.lines[0]))
+	case "lead":
+		return h.P(h.Class("lead"), spans(b.lines[0]))
+	case "text":
+		return h.P(spans(b.lines[0]))
+	case "list":
+		return h.Ul(each(b.lines, func(line string) g.Node { return h.Li(spans(line)) }))
+	case "table":
+		return h.Div(h.Class("table"), h.Table(
+			h.Tr(g.Map(cells(b.lines[0]), func(cell string) g.Node { return h.Th(h.Scope("col"), spans(cell)) })),
+			each(b.lines[1:], func(line string) g.Node {
+				return h.Tr(g.Map(cells(line), func(cell string) g.Node { return h.Td(spans(cell)) }))
+			}),
+		))
+	case "code":
+		return h.Pre(g.Text(strings.Join(b.lines, "\n")))
+	}
+	return nil
 }
 
 // blocks parses the Markdown used by problem pages: titles, paragraphs, lists, tables and fences.
-func blocks(text string) []block {
+func blocks(markdown string) []block {
 	var out []block
 	fenced := false
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(markdown) {
 		line = strings.TrimRight(line, "\n")
 		if strings.HasPrefix(line, "```") {
 			if fenced = !fenced; fenced {
-				out = append(out, block{Kind: "code"})
+				out = append(out, block{kind: "code"})
 			}
 			continue
 		}
@@ -57,67 +82,62 @@ func blocks(text string) []block {
 		section, isSection := strings.CutPrefix(line, "## ")
 		switch {
 		case fenced:
-			last.Lines = append(last.Lines, []span{{Text: line}})
+			last.lines = append(last.lines, line)
 		case line == "":
 			out = append(out, block{})
 		case isTitle:
-			out = append(out, block{Kind: "title", Lines: [][]span{spans(title)}})
+			out = append(out, block{"title", []string{title}})
 		case isSection:
-			out = append(out, block{Kind: "section", Lines: [][]span{spans(section)}})
-		case isItem && last.Kind == "list":
-			last.Lines = append(last.Lines, spans(item))
+			out = append(out, block{"section", []string{section}})
+		case isItem && last.kind == "list":
+			last.lines = append(last.lines, item)
 		case isItem:
-			out = append(out, block{Kind: "list", Lines: [][]span{spans(item)}})
+			out = append(out, block{"list", []string{item}})
+		case strings.HasPrefix(line, "|") && last.kind != "table":
+			out = append(out, block{"table", []string{line}})
 		case strings.HasPrefix(line, "|"):
-			if last.Kind != "table" {
-				out = append(out, block{Kind: "table"})
-				last = &out[len(out)-1]
-			}
-			if strings.Trim(line, "|-: ") != "" {
-				last.Rows = append(last.Rows, cells(line))
+			if strings.Trim(line, "|-: ") != "" { // not the line below the headings
+				last.lines = append(last.lines, line)
 			}
 		case len(line) > 1 && line[0] == '*' && line[1] != '*':
-			out = append(out, block{Kind: "lead", Lines: [][]span{spans(strings.Trim(line, "*"))}})
+			out = append(out, block{"lead", []string{strings.Trim(line, "*")}})
 		default:
-			out = append(out, block{Kind: "text", Lines: [][]span{spans(line)}})
+			out = append(out, block{"text", []string{line}})
 		}
 	}
 	return out
 }
 
-func cells(line string) (out [][]span) {
-	for cell := range strings.SplitSeq(strings.Trim(line, "|"), "|") {
-		out = append(out, spans(strings.TrimSpace(cell)))
+// cells splits a row of a table.
+func cells(line string) []string {
+	out := strings.Split(strings.Trim(line, "|"), "|")
+	for i := range out {
+		out[i] = strings.TrimSpace(out[i])
 	}
 	return out
 }
 
-// spans splits a line into code, bold text, links and plain text.
-func spans(line string) (out []span) {
+// spans converts code, bold text and links within a line.
+func spans(line string) (out g.Group) {
 	for line != "" {
 		m := regexp.MustCompile("`([^`]+)`|\\*\\*([^*]+)\\*\\*|\\[([^\\]]*)\\]\\(([^)]*)\\)").FindStringSubmatchIndex(line)
 		if m == nil {
-			return append(out, span{Text: line})
+			return append(out, g.Text(line))
 		}
-		if m[0] > 0 {
-			out = append(out, span{Text: line[:m[0]]})
-		}
+		out = append(out, g.Text(line[:m[0]]))
 		group := func(n int) string { return line[m[2*n]:m[2*n+1]] }
 		switch {
 		case m[2] >= 0:
-			out = append(out, span{Kind: "code", Text: group(1)})
+			out = append(out, h.Code(g.Text(group(1))))
 		case m[4] >= 0:
-			for _, inner := range spans(group(2)) {
-				inner.Strong = true
-				out = append(out, inner)
-			}
+			out = append(out, h.Strong(spans(group(2))))
 		default:
 			// Other pages of the documentation are not served: a link to one becomes plain text.
-			s := span{Text: strings.TrimPrefix(group(3), "../")}
+			label := g.Text(strings.TrimPrefix(group(3), "../"))
 			if page, ok := strings.CutSuffix(group(4), ".md"); ok && problems.Has(page) {
-				s.Kind, s.Page = "link", page
+				label = h.A(h.Href(page), label)
 			}
-			out = append(out, s)
+			out = append(out, label)
 		}
 		line = line[m[1]:]
 	}

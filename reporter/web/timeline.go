@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"time"
 
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
@@ -23,17 +26,38 @@ const (
 // timeline holds the newest changes, newest first.
 type timeline struct {
 	seq  uint64 // of the newest entry
-	rows []rowView
+	rows []change
 }
 
-type rowView struct {
-	Key      string
-	At       moment
-	Word     string // severity while firing, resolved, pending, or node for conditions and mutes
-	Severity int    // for the filter: 1 info, 2 warning, 3 critical
-	Reason   string
-	Message  string
-	Note     string // rule, count
+// change is a row of the timeline. Rows are kept, so their texts are made safe, and thereby short,
+// when they are read.
+type change struct {
+	key      string
+	at       time.Time
+	word     string // severity while firing, resolved, pending, or node for conditions and mutes
+	severity int    // for the filter: 1 info, 2 warning, 3 critical
+	reason   string
+	message  string
+	note     string // rule, count
+}
+
+func timelineSection(rows []change, err error) g.Node {
+	return section("timeline", "Timeline",
+		filters("Timeline", "timeline-rows", "changes", "Severity", level("0", "all"), level("2", "warning and critical"), level("3", "critical")),
+		part("timeline-error", failure("The journal can't be read", err)),
+		table(h.Caption(g.Textf("At most the last %d changes, newest first", maxRows)), columns("Time", "Change", "Reason", "Message"),
+			h.ID("timeline-rows"), keyed(), each(rows, change.node)),
+		empty("The journal has no changes yet."),
+	)
+}
+
+func (r change) node() g.Node {
+	return h.Tr(h.Data("key", r.key), h.Data("severity", strconv.Itoa(r.severity)),
+		h.Td(moment(r.at)),
+		h.Td(badge(r.word, text(r.word))),
+		h.Td(g.Text(r.reason)),
+		cell("text", g.Text(r.message), sub(r.note)),
+	)
 }
 
 // read returns the timeline extended by the journal's new entries.
@@ -59,54 +83,54 @@ func (t timeline) read(dir string) (timeline, error) {
 	return next, nil
 }
 
-func rowOf(e *journal.Entry, i int) (rowView, bool) {
+func rowOf(e *journal.Entry, i int) (change, bool) {
 	t := &e.Transitions[i]
-	r := rowView{Key: strconv.FormatUint(e.Seq, 10) + "-" + strconv.Itoa(i), At: moment{e.Now}}
+	r := change{key: strconv.FormatUint(e.Seq, 10) + "-" + strconv.Itoa(i), at: e.Now}
 	switch {
 	case t.Problem != nil:
 		r.problem(e, t.Problem)
 	case t.Condition != nil:
 		c := t.Condition
-		r.Word, r.Severity = "node", 2
+		r.word, r.severity = "node", 2
 		if c.Status == problem.False {
-			r.Severity = 1
+			r.severity = 1
 		}
-		r.Reason, r.Message = name(c.Type+"="+string(c.Status)), safe(c.Reason+": "+c.Message)
+		r.reason, r.message = name(c.Type+"="+string(c.Status)), safe(c.Reason+": "+c.Message)
 	case t.Mute != nil:
-		r.Word, r.Severity, r.Reason = "node", 1, name(t.Mute.Subject())
-		r.Message = "muted until " + t.Mute.Until.UTC().Format(time.DateTime)
+		r.word, r.severity, r.reason = "node", 1, name(t.Mute.Subject())
+		r.message = "muted until " + t.Mute.Until.UTC().Format(time.DateTime)
 		if t.Mute.Over {
-			r.Message = "no longer muted"
+			r.message = "no longer muted"
 		}
-		r.Message += ": " + safe(t.Mute.Reason)
+		r.message += ": " + safe(t.Mute.Reason)
 	default:
 		return r, false
 	}
 	return r, true
 }
 
-func (r *rowView) problem(e *journal.Entry, p *problem.Problem) {
-	r.Word, r.Severity = severityWord(p.Severity), max(p.Severity.Rank(), 1)
+func (r *change) problem(e *journal.Entry, p *problem.Problem) {
+	r.word, r.severity = severityWord(p.Severity), max(p.Severity.Rank(), 1)
 	if e.Event != nil && p.State == problem.Firing {
-		r.At = moment{e.Event.Time} // the time of the fault
+		r.at = e.Event.Time // the time of the fault
 	}
-	r.Reason, r.Message, r.Note = name(p.Reason), safe(p.Message), name(p.Rule)
+	r.reason, r.message, r.note = name(p.Reason), safe(p.Message), name(p.Rule)
 	switch p.State {
 	case problem.Resolved:
-		r.Word = "resolved"
-		r.Message += " — after " + display.Duration(e.Now.Sub(p.FirstSeen))
+		r.word = "resolved"
+		r.message += " — after " + display.Duration(e.Now.Sub(p.FirstSeen))
 	case problem.Pending:
-		r.Word = "pending"
+		r.word = "pending"
 	case problem.Firing:
 	}
 	if p.Count > 1 {
-		r.Note += fmt.Sprintf(" (x%d)", p.Count)
+		r.note += fmt.Sprintf(" (x%d)", p.Count)
 	}
 	if p.SuppressedBy != "" {
-		r.Note += ", caused by " + safe(p.SuppressedBy)
+		r.note += ", caused by " + safe(p.SuppressedBy)
 	}
 	if !p.MutedUntil.IsZero() {
-		r.Note += ", muted"
+		r.note += ", muted"
 	}
 }
 
