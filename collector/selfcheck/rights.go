@@ -23,6 +23,13 @@ func Needless() []string {
 	}
 }
 
+// NoNewPrivileges reports whether programs that this process starts can't get back capabilities that
+// it has dropped.
+func NoNewPrivileges() bool {
+	set, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
+	return err == nil && set == 1
+}
+
 // ErrCgo: in a program with cgo, the capabilities of some threads can't be changed.
 var ErrCgo = errors.New("this program is built with cgo") //nolint:gochecknoglobals // a constant
 

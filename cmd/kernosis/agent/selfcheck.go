@@ -155,6 +155,10 @@ func (p *parts) dropRights() error {
 	}
 	programs := len(p.monitors.Checks) > 0 || p.cfg.Diagnose.Scripts ||
 		slices.ContainsFunc(p.cfg.services.list(), func(s service.Service) bool { return s.Handler == string(probe.Exec) })
+	if programs && selfcheck.NoNewPrivileges() {
+		p.log.Debug("kept capabilities that are not needed", "reason", "with no_new_privs, programs have only those of the agent")
+		return nil
+	}
 	dropped, err := selfcheck.Drop(selfcheck.Needless(), !programs)
 	switch {
 	case errors.Is(err, selfcheck.ErrCgo), errors.Is(err, fs.ErrPermission):

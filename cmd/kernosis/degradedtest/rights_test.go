@@ -80,6 +80,12 @@ func TestNeedlessRightsAreGivenUp(t *testing.T) {
 // Configured programs may need any capability.
 func TestProgramsKeepTheirRights(t *testing.T) {
 	testall.Only(t)
+	for name, l := range map[string]lacking{"usual": {}, "no_new_privs": {NoNewPrivs: true}} {
+		t.Run(name, func(t *testing.T) { programsKeepTheirRights(t, l) })
+	}
+}
+
+func programsKeepTheirRights(t *testing.T, l lacking) {
 	dir := t.TempDir()
 	seen, script, config := filepath.Join(dir, "seen"), filepath.Join(dir, "check.sh"), filepath.Join(dir, "check.json")
 	testprogram.Write(t, script, "#!/bin/sh\ncp /proc/self/status "+seen+".new && mv "+seen+".new "+seen+"\n")
@@ -88,12 +94,12 @@ func TestProgramsKeepTheirRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := start(t, lacking{}, "", "--config.custom-plugin-monitor", config)
+	a := start(t, l, "", "--config.custom-plugin-monitor", config)
 	await.UntilShown(a, "run of the check", time.Minute, func() (bool, string) {
 		_, err := os.Stat(seen)
 		return err == nil, fmt.Sprint(err)
 	})
-	a.sets("CapEff", true)
+	a.sets("CapEff", !l.NoNewPrivs)
 	a.sets("CapBnd", false)
 	if lost := capSet(t, seen, "CapEff").Missing(needless(t)...); len(lost) > 0 {
 		t.Errorf("the check lacks %q", lost)
