@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,12 +32,20 @@ type fakeAgent struct {
 	pid        int
 }
 
-// startFakeAgent starts a fakeAgent: a shell that runs a file named "run".
+// startFakeAgent starts a fakeAgent and waits until it is found.
 func startFakeAgent(t *testing.T, args []string, env ...string) *fakeAgent {
+	t.Helper()
+	a := fakeAgentAs(t, nil, args, env...)
+	testenv.Until(t, "the process", 10*time.Second, func() bool { p, err := findAgent(a.state); return err == nil && p != nil })
+	return a
+}
+
+// fakeAgentAs starts a fakeAgent: a shell that runs a file named "run".
+func fakeAgentAs(t *testing.T, attr *syscall.SysProcAttr, args []string, env ...string) *fakeAgent {
 	t.Helper()
 	dir := t.TempDir()
 	a := &fakeAgent{state: filepath.Join(dir, "state"), log: filepath.Join(dir, "agent.log")}
-	if err := errors.Join(os.Mkdir(a.state, 0o700), os.WriteFile(filepath.Join(dir, "run"), []byte("read x\n"), 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(a.state, 0o700), os.WriteFile(filepath.Join(dir, "run"), []byte("read x\n"), 0o644)); err != nil { //nolint:gosec // another user runs it
 		t.Fatal(err)
 	}
 	log, err := os.Create(a.log)
@@ -46,7 +55,7 @@ func startFakeAgent(t *testing.T, args []string, env ...string) *fakeAgent {
 	defer log.Close()
 	cmd := &exec.Cmd{
 		Path: "/bin/sh", Args: append([]string{"/usr/bin/kernosis", "run", "--state-dir", "state", "--report-socket="}, args...),
-		Dir: dir, Env: append(env, "KERNOSIS_JOURNAL_MIB=7"), Stderr: log,
+		Dir: dir, Env: append(env, "KERNOSIS_JOURNAL_MIB=7"), Stderr: log, SysProcAttr: attr,
 	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -57,7 +66,6 @@ func startFakeAgent(t *testing.T, args []string, env ...string) *fakeAgent {
 	}
 	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
 	a.pid = cmd.Process.Pid
-	testenv.Until(t, "the process", 10*time.Second, func() bool { p, err := findAgent(a.state); return err == nil && p != nil })
 	return a
 }
 
@@ -85,6 +93,34 @@ func TestFindAgent(t *testing.T) {
 	}
 	if at := p.config.Endpoint(); at != "https://127.0.0.1:4711" {
 		t.Error(at)
+	}
+}
+
+// A process that poses as an agent would choose which files a command reads, and which server gets its
+// token. So processes of other users, and in other mount namespaces, are not trusted.
+func TestWhichProcessesAreTrusted(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to start processes of another user and in another namespace")
+	}
+	if err := os.Chmod(filepath.Dir(t.TempDir()), 0o755); err != nil { //nolint:gosec // another user must be able to enter it
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		attr *syscall.SysProcAttr
+		want bool
+	}{
+		"the caller's":               {&syscall.SysProcAttr{}, true},
+		"another user's":             {&syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}, false},
+		"in another mount namespace": {&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}, false},
+	} {
+		a := fakeAgentAs(t, c.attr, nil)
+		p, err := findAgent(a.state)
+		if err != nil || (p != nil) != c.want {
+			t.Errorf("%s: found %+v, %v", name, p, err)
+		}
+		if line, err := procStrings(a.pid, "cmdline"); err != nil || len(line) == 0 || line[0] != "/usr/bin/kernosis" {
+			t.Errorf("%s: it does not run any more: %q, %v", name, line, err)
+		}
 	}
 }
 

@@ -7,7 +7,7 @@
 //
 // # Rights
 //
-// [Drop] drops capabilities that this process never needs and that could do harm, by mistake or in
+// [Drop] drops capabilities that this process does not need and that could do harm, by mistake or in
 // the hands of an attacker.
 package selfcheck
 
@@ -53,10 +53,8 @@ type Config struct {
 	Runtime []string // directories of its sockets, one of which must exist
 	// Sockets: the other end of connections is examined.
 	Sockets bool
-	// Diagnose: causes of problems are diagnosed.
-	Diagnose bool
-	// ScriptUser: scripts run as another user.
-	ScriptUser bool
+	// Uses is what the settings make the agent do.
+	Uses
 }
 
 // Stem is one fault family that BPF programs detect.
@@ -119,7 +117,7 @@ func (c *Checker) Look() []Lack {
 	if c.cfg.Diagnose {
 		add(c.stacks(), c.captures())
 	}
-	if c.cfg.ScriptUser {
+	if c.cfg.Scripts {
 		add(missing("scripts", have("CAP_SETUID", "CAP_SETGID", "CAP_KILL"), "findings of scripts"))
 	}
 	return all

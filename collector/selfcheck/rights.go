@@ -13,22 +13,57 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// Needless returns the capabilities that no part of the agent uses (docs/capabilities.md). A
-// capability that is missing in this list, because a later kernel added it, is kept.
-func Needless() []string {
-	return []string{
-		"CAP_LINUX_IMMUTABLE", "CAP_NET_BROADCAST", "CAP_IPC_OWNER", "CAP_SYS_MODULE", "CAP_SYS_RAWIO", "CAP_SYS_PACCT", "CAP_SYS_BOOT",
-		"CAP_SYS_NICE", "CAP_SYS_TIME", "CAP_SYS_TTY_CONFIG", "CAP_MKNOD", "CAP_LEASE", "CAP_AUDIT_WRITE", "CAP_AUDIT_CONTROL", "CAP_SETFCAP",
-		"CAP_MAC_OVERRIDE", "CAP_MAC_ADMIN", "CAP_WAKE_ALARM", "CAP_BLOCK_SUSPEND", "CAP_AUDIT_READ", "CAP_CHECKPOINT_RESTORE",
+// Uses is what an agent does, by its settings, that needs capabilities which other agents can drop.
+type Uses struct {
+	// Diagnose: causes of problems are diagnosed.
+	Diagnose bool
+	// Scripts run as another user.
+	Scripts bool
+	// Programs: check programs and exec services, which may need any capability, are run.
+	Programs bool
+	// Journal: the host's journalctl is run in another root directory.
+	Journal bool
+}
+
+// Unneeded returns the capabilities that an agent does not need (docs/capabilities.md). It omits
+// those that a later kernel added.
+func Unneeded(u Uses) []string {
+	all := []string{ // that nothing needs
+		"CAP_CHOWN", "CAP_FSETID", "CAP_SETPCAP", "CAP_LINUX_IMMUTABLE", "CAP_NET_BROADCAST", "CAP_IPC_LOCK", "CAP_IPC_OWNER",
+		"CAP_SYS_MODULE", "CAP_SYS_RAWIO", "CAP_SYS_PACCT", "CAP_SYS_BOOT", "CAP_SYS_NICE", "CAP_SYS_TIME", "CAP_SYS_TTY_CONFIG",
+		"CAP_MKNOD", "CAP_LEASE", "CAP_AUDIT_WRITE", "CAP_AUDIT_CONTROL", "CAP_SETFCAP", "CAP_MAC_OVERRIDE", "CAP_MAC_ADMIN",
+		"CAP_WAKE_ALARM", "CAP_BLOCK_SUSPEND", "CAP_AUDIT_READ", "CAP_CHECKPOINT_RESTORE",
 	}
+	for _, c := range []struct {
+		name   string
+		needed bool
+	}{
+		{"CAP_NET_RAW", u.Diagnose}, // packet captures
+		{"CAP_SETUID", u.Scripts},
+		{"CAP_SETGID", u.Scripts},
+		{"CAP_KILL", u.Scripts || u.Programs}, // what they start may belong to another user
+		{"CAP_SYS_CHROOT", u.Journal},
+	} {
+		if !c.needed {
+			all = append(all, c.name)
+		}
+	}
+	return all
+}
+
+// NoNewPrivileges reports whether programs that this process starts can't get back capabilities that
+// it has dropped.
+func NoNewPrivileges() bool {
+	set, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
+	return err == nil && set == 1
 }
 
 // ErrCgo: in a program with cgo, the capabilities of some threads can't be changed.
 var ErrCgo = errors.New("this program is built with cgo") //nolint:gochecknoglobals // a constant
 
 // Drop drops capabilities of all threads of this process, permanently. If programs is set, it also
-// drops them from the bounding set: otherwise programs that this process starts as root would get
-// them back. It returns the capabilities that the process had.
+// drops them from the bounding set, if it may: otherwise programs that this process starts as root
+// get them back, unless [NoNewPrivileges]. It returns the capabilities that the process had.
 //
 // Call it early, before threads differ in their capabilities.
 func Drop(names []string, programs bool) (dropped []string, err error) {
@@ -49,9 +84,10 @@ func Drop(names []string, programs bool) (dropped []string, err error) {
 		}
 	}
 	if programs {
-		// Do this first, while the process still has the right to.
+		// Do this first, while the process still has CAP_SETPCAP. It may never have had it.
 		for _, n := range numbers {
-			if err := allThreads(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(n)); err != nil && !errors.Is(err, unix.EINVAL) { // unknown to this kernel
+			err := allThreads(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(n))
+			if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EPERM) { // EINVAL: unknown to this kernel
 				return nil, fmt.Errorf("bounding set: %w", err)
 			}
 		}

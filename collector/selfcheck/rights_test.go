@@ -2,30 +2,52 @@ package selfcheck
 
 import (
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// The dropped capabilities are documented, and are not among those documented as required.
-func TestNeedlessIsDocumented(t *testing.T) {
+// The page has the capabilities that are dropped, with what keeps each, and calls none of those that
+// are always dropped a need.
+func TestUnneededIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/capabilities.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "\n## Given up\n")
+	_, rest, _ := strings.Cut(string(text), "\n## Dropped\n")
 	section, _, _ := strings.Cut(rest, "\n## ")
-	for _, name := range Needless() {
-		if _, ok := hostfs.CapNumber(name); !ok {
-			t.Errorf("%s is no capability", name)
-		}
-		if !strings.Contains(section, name) || strings.Contains(string(text), "| `"+name+"`") {
-			t.Errorf("%s is not documented as given up, or as needed", name)
+	always, table, _ := strings.Cut(section, "\n| ")
+	name := regexp.MustCompile(`CAP_\w+`)
+	listed := func(in string) []string { return slices.Sorted(slices.Values(name.FindAllString(in, -1))) }
+	full := Uses{Diagnose: true, Scripts: true, Programs: true, Journal: true}
+	never := slices.Sorted(slices.Values(Unneeded(full)))
+	if got := listed(always); !slices.Equal(got, never) {
+		t.Errorf("the page lists %q, dropped are %q", got, never)
+	}
+	for _, n := range never {
+		if _, ok := hostfs.CapNumber(n); !ok || strings.Contains(string(text), "| `"+n+"`") {
+			t.Errorf("%s is no capability, or documented as needed", n)
 		}
 	}
-	if listed := strings.Count(section, "CAP_"); listed != len(Needless()) {
-		t.Errorf("the page lists %d, given up are %d", listed, len(Needless()))
+	kept := map[string][]string{}
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		for setting, word := range map[string]string{"Diagnose": "`diagnose`", "Scripts": "`diagnose-scripts`", "Programs": "check programs", "Journal": "`journald`"} {
+			if strings.Contains(line, word) {
+				kept[setting] = append(kept[setting], listed(strings.Join(cells[:min(len(cells), 2)], ""))...)
+			}
+		}
+	}
+	for setting, u := range map[string]Uses{"Diagnose": {Diagnose: true}, "Scripts": {Scripts: true}, "Programs": {Programs: true}, "Journal": {Journal: true}} {
+		drops := Unneeded(u)
+		keeps := slices.DeleteFunc(Unneeded(Uses{}), func(n string) bool { return slices.Contains(drops, n) })
+		slices.Sort(keeps)
+		if slices.Sort(kept[setting]); len(keeps) == 0 || !slices.Equal(keeps, kept[setting]) {
+			t.Errorf("%s keeps %q; the page has %q", setting, keeps, kept[setting])
+		}
 	}
 }
 

@@ -3,12 +3,15 @@ package admission_test
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +19,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
 func user(name string) rbacv1.Subject {
@@ -239,4 +243,29 @@ func TestSizeOfTenantsDiagnoses(t *testing.T) {
 	patch("more annotations", `{"metadata":{"annotations":{"b":"c"}}}`, ofAnnotations)
 	patch("fewer annotations", `{"metadata":{"annotations":{"kernosis.io/a":null}}}`, "")
 	outcome(t, "its deletion", tenant.Delete(t.Context(), old), "")
+}
+
+// The ResourceQuota of docs/security.md limits how many Diagnoses a namespace has.
+func TestQuotaOfTenantsDiagnoses(t *testing.T) {
+	const count = "count/diagnoses.kernosis.io"
+	page, err := os.ReadFile("../../docs/security.md")
+	if err != nil || !strings.Contains(string(page), "`"+count+":") {
+		t.Fatalf("the page has no %s, %v", count, err)
+	}
+	server := installedServer(t)
+	ns, name := server.Namespace(t), "tenant-"+rand.String(6)
+	grant(t, server, user(name), ns, "test-writer")
+	admin, tenant := apitest.Client(t, server.Admin()), apitest.Client(t, server.Config(t, name))
+	limit := corev1.ResourceList{count: resource.MustParse("2")}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: limit}}
+	must(t, admin, quota)
+	// In a cluster, a controller counts what is there.
+	quota.Status = corev1.ResourceQuotaStatus{Hard: limit, Used: corev1.ResourceList{count: resource.MustParse("0")}}
+	if err := admin.Status().Update(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	testenv.UntilShown(t, "one Diagnosis too many", time.Minute, func() (bool, string) {
+		err := tenant.Create(t.Context(), podDiagnosis(ns))
+		return err != nil && strings.Contains(err.Error(), "exceeded quota: few"), fmt.Sprint(err)
+	})
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/vmtest/testenv"
 )
 
@@ -63,8 +64,14 @@ func (c *cluster) hardened(t *testing.T) {
 		before = c.sources(t)
 		return !slices.Contains(slices.Collect(maps.Values(before)), false), fmt.Sprint(before)
 	})
-	c.install(t, "upgrade", "--set", "agent.profile=hardened", "--set-json", "agent.hardened.capabilities="+capabilities(t))
+	has := capabilities(t)
+	list, err := json.Marshal(has)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.install(t, "upgrade", "--set", "agent.profile=hardened", "--set-json", "agent.hardened.capabilities="+string(list))
 	c.runs(t)
+	c.confined(t, has)
 	is := c.condition(t, "KernosisDegraded", corev1.ConditionTrue, time.Minute)
 	if is.Reason != "MissingRights" || !strings.Contains(is.Message, "/dev/kmsg") || !strings.Contains(is.Message, "CAP_SYS_ADMIN") {
 		t.Errorf("%s: %s", is.Reason, is.Message)
@@ -77,9 +84,32 @@ func (c *cluster) hardened(t *testing.T) {
 	c.faultsWith(t, withoutPrivileges())
 }
 
-// capabilities returns, as JSON, the capabilities of the chart's hardened profile that root has on
-// this machine: a container with others would not start.
-func capabilities(t testing.TB) string {
+// confined checks that the kernel restricts the agent to its capabilities and system calls.
+func (c *cluster) confined(t *testing.T, capabilities []string) {
+	is := c.status(t, &c.of(t, "agent")[0], "agent")
+	for field, want := range map[string]string{"Seccomp": "2", "NoNewPrivs": "1"} {
+		if is[field] != want {
+			t.Errorf("%s is %q, want %s", field, is[field], want)
+		}
+	}
+	var want hostfs.Caps
+	for _, name := range capabilities {
+		n, ok := hostfs.CapNumber("CAP_" + name)
+		if !ok {
+			t.Fatalf("%s is not a capability", name)
+		}
+		want |= 1 << n
+	}
+	for _, set := range []string{"CapEff", "CapPrm", "CapBnd"} {
+		if is[set] != fmt.Sprintf("%016x", uint64(want)) {
+			t.Errorf("%s is %s, want %016x", set, is[set], uint64(want))
+		}
+	}
+}
+
+// capabilities returns the capabilities of the chart's hardened profile that root has on this
+// machine: a container with others would not start.
+func capabilities(t testing.TB) []string {
 	t.Helper()
 	text, err := os.ReadFile(root("deploy", "chart", "kernosis", "values.yaml"))
 	if err != nil {
@@ -112,11 +142,7 @@ func capabilities(t testing.TB) string {
 	if len(all) == 0 {
 		t.Fatal("the profile has no capabilities")
 	}
-	text, err = json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return all
 }
 
 // sources returns the agent's sources and whether each works.

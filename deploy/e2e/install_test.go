@@ -114,13 +114,22 @@ func (c *cluster) runs(t testing.TB) {
 // user returns the UID that a container's process runs as, according to the kernel.
 func (c *cluster) user(t testing.TB, pod *corev1.Pod, container string) string {
 	t.Helper()
+	return strings.Fields(c.status(t, pod, container)["Uid"])[0]
+}
+
+// status returns the fields of the kernel's status of a container's main process.
+func (c *cluster) status(t testing.TB, pod *corev1.Pod, container string) map[string]string {
+	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.process(t, pod, container)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "\nUid:\t")
-	who, _, _ := strings.Cut(rest, "\t")
-	return who
+	all := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		all[name] = strings.TrimSpace(value)
+	}
+	return all
 }
 
 // process returns the main process of a container.

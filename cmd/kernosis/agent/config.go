@@ -78,7 +78,7 @@ func RunFlags(fs *pflag.FlagSet) {
 	fs.String("host-root", "/", "`folder` of the host's /proc and /sys")
 	fs.String("pin-root", bpf.DefaultPinRoot, "`folder` on a BPF filesystem that keeps programs and records across restarts; empty: none")
 	fs.Bool("keep-attached", false, "leave the BPF programs attached at exit, so that the next start reads what happened in between")
-	fs.Bool("drop-capabilities", true, "drop capabilities that no part of the agent needs; programs it starts (checks, services, scripts) keep them")
+	fs.Bool("drop-capabilities", true, "drop capabilities that these settings do not need; check programs and exec services keep them")
 	fs.Duration("hung-task-after", 0, "report tasks blocked longer than this `duration`; 0: the kernel's hung_task_timeout_secs, or 120s")
 	fs.StringSlice("target", nil, "probe target to watch, `address:port` (repeatable)")
 	fs.String("targets-dir", "/run/kernosis/targets.d", "`folder` of files with probe targets, reloaded when they change")

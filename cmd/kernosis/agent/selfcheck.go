@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -41,7 +40,7 @@ type selfCheck struct {
 func selfCheckConfig(cfg Config, sources *collector.Sources, monitors *npd.Set) selfcheck.Config {
 	c := selfcheck.Config{
 		HostRoot: cfg.HostRoot, PinRoot: cfg.PinRoot, NoPins: sources.NoPins(), NoMemlock: sources.NoMemlock(),
-		ReportSocket: cfg.ReportSocket, Sockets: true, Diagnose: cfg.Diagnose.On, ScriptUser: cfg.Diagnose.Scripts,
+		ReportSocket: cfg.ReportSocket, Sockets: true, Uses: cfg.uses(monitors),
 	}
 	for _, s := range sources.Stems() {
 		c.Stems = append(c.Stems, selfcheck.Stem{Name: s.Name, Err: s.Err})
@@ -141,28 +140,44 @@ func (s *selfCheck) notes() []string {
 	return out
 }
 
-// dropRights drops capabilities that the agent never needs. Configured programs keep them, because
-// they may need any.
+// uses returns what the settings make the agent do that needs capabilities.
+func (c *Config) uses(monitors *npd.Set) selfcheck.Uses {
+	configured, _ := c.logs() // checked before
+	journal := func(l logsource.Config) bool { return l.Plugin == logsource.Journald }
+	exec := func(s service.Service) bool { return s.Handler == string(probe.Exec) }
+	return selfcheck.Uses{
+		Diagnose: c.Diagnose.On, Scripts: c.Diagnose.On && c.Diagnose.Scripts,
+		Programs: len(monitors.Checks) > 0 || slices.ContainsFunc(c.services.list(), exec),
+		Journal:  !hostfs.New(c.HostRoot).IsRoot() && slices.ContainsFunc(npdLogs(configured, monitors, c.HostRoot), journal),
+	}
+}
+
+// dropRights drops capabilities that the agent does not need. Check programs and exec services keep
+// them, because they may need any.
 func (p *parts) dropRights() error {
 	if !p.cfg.DropCaps {
 		return nil
 	}
 	// Dropping needs a system call on each thread, and the Go runtime stops all threads until
-	// each has made it: one that waits for the state disk would keep the agent from starting.
+	// each has made it: one that waits for the state disk would keep the agent from starting. A second
+	// time, when programs are attached, any log's disk could do that.
 	if errors.Is(p.noState, bounded.ErrLate) {
 		p.log.Warn("unneeded capabilities are kept until the next start", "error", p.noState)
 		return nil
 	}
-	programs := len(p.monitors.Checks) > 0 || p.cfg.Diagnose.Scripts ||
-		slices.ContainsFunc(p.cfg.services.list(), func(s service.Service) bool { return s.Handler == string(probe.Exec) })
-	dropped, err := selfcheck.Drop(selfcheck.Needless(), !programs)
+	uses := p.cfg.uses(p.monitors)
+	if uses.Programs && selfcheck.NoNewPrivileges() {
+		p.log.Debug("kept capabilities that are not needed", "reason", "with no_new_privs, programs have only those of the agent")
+		return nil
+	}
+	dropped, err := selfcheck.Drop(selfcheck.Unneeded(uses), !uses.Programs)
 	switch {
-	case errors.Is(err, selfcheck.ErrCgo), errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, selfcheck.ErrCgo):
 		p.log.Debug("kept capabilities that are not needed", "reason", err)
 	case err != nil:
 		p.log.Warn("kept capabilities that are not needed", "error", err)
 	default:
-		p.log.Debug("dropped capabilities that are not needed", "capabilities", dropped, "of_programs_too", !programs)
+		p.log.Debug("dropped capabilities that are not needed", "capabilities", dropped, "of_programs_too", !uses.Programs)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/worker"
@@ -89,6 +91,40 @@ func TestAnOOMKillLeadsToItsCause(t *testing.T) {
 	again := a.awaitEnd(time.Minute, ofIt)
 	if again.UID != d.UID {
 		t.Errorf("another was made: %s", again.Name)
+	}
+	a.Stop()
+}
+
+// An agent keeps the capabilities that scripts need: they run as another user, and it can kill them.
+func TestAScriptOfAnAgent(t *testing.T) {
+	testenv.OnlyInTestAll(t)
+	a := newAgent(t, cluster.Server(t))
+	a.Args = append(a.Args, "--diagnose-scripts")
+	a.Start()
+	a.WaitSources(0)
+	seconds := strconv.Itoa(1_000_000 + os.Getpid())
+	set := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: "script-of-" + a.node}}
+	set.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}, {ID: 1, Operation: set.Name}}
+	script := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: set.Name}, Spec: v1alpha1.OperationSpec{Effect: v1alpha1.EffectCollect}}
+	script.Spec.Processor.TimeoutSeconds = 2
+	script.Spec.Processor.ScriptRunner = &v1alpha1.ScriptRunner{
+		OperationResultKey: "x", Script: `while read key uid rest; do [ $key != Uid: ] || echo $uid; done </proc/self/status; sleep ` + seconds,
+	}
+	d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: "script"}}
+	d.Spec.OperationSet, d.Spec.NodeName = set.Name, a.node
+	a.apply(set, script, d)
+	d = a.awaitEnd(time.Minute, named("script"))
+	if r := d.Status.Results; len(r) != 1 || r[0].Values["operation.x.output"] != "65534\n" || !strings.Contains(r[0].Values["operation.x.error"], "was killed: it exceeded its timeout") {
+		t.Errorf("results %+v", r)
+	}
+	pids, err := hostfs.New("").PIDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && string(line) == "sleep\x00"+seconds+"\x00" {
+			t.Errorf("process %d of the script is left", pid)
+		}
 	}
 	a.Stop()
 }

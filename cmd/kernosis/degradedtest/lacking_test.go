@@ -47,6 +47,11 @@ func become(text string, argv []string) error {
 			return fmt.Errorf("drop %s: %w", name, err)
 		}
 	}
+	if l.NoNewPrivs {
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return fmt.Errorf("no_new_privs: %w", err)
+		}
+	}
 	var env []string
 	for _, v := range os.Environ() {
 		if len(v) < len(asLacking) || v[:len(asLacking)] != asLacking {

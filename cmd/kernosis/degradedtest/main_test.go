@@ -43,6 +43,8 @@ type lacking struct {
 	OwnPIDs  bool     // it has a PID namespace, and /proc, of its own
 	ReadOnly []string // folders
 	NoKmsg   bool     // /dev has the usual devices, but no kmsg
+	// NoNewPrivs: programs that it starts have no capability that it lacks.
+	NoNewPrivs bool
 }
 
 // command returns a command of kernosis that lacks something.
