@@ -46,8 +46,10 @@ func harms() []harm {
 		}},
 		{"disk is full", disk, 3, func(w *world, _ *rand.Rand) func() { return w.fill() }},
 		{"disk is read-only at a start", disk, 2, func(w *world, r *rand.Rand) func() {
-			w.killAgent(r, nil, func() { w.must(w.disk.SetReadOnly(true)) })
-			w.volatile = true
+			w.killAgent(r, nil, func() {
+				w.must(w.disk.SetReadOnly(true))
+				w.harmed[disk] = func() {} // from the start on
+			})
 			return func() { w.must(w.disk.SetReadOnly(false)) }
 		}},
 		{"network is cut", network, 3, func(w *world, _ *rand.Rand) func() {
@@ -107,9 +109,13 @@ func harms() []harm {
 func (w *world) harm(h harm, r *rand.Rand) {
 	w.t.Helper()
 	w.harmed[h.of] = h.start(w, r)
-	if h.of == disk {
-		w.notSaved()
+	switch h.of {
+	case disk:
+		w.losses.refuses(w.harmed[process] != nil)
+	case process:
+		w.losses.lags()
 	}
+	w.sum.fault(h.name)
 }
 
 // heal ends the harm of a part, if there is one.
@@ -122,6 +128,14 @@ func (w *world) heal(p part) {
 	frozen := p == disk && w.frozen
 	heal()
 	delete(w.harmed, p)
+	switch p {
+	case process:
+		w.losses.lags()
+	case disk:
+		if !w.volatile {
+			w.losses.accepts()
+		}
+	}
 	if frozen {
 		w.thawed()
 	}
@@ -136,7 +150,7 @@ func (w *world) thawed() {
 			waiting, err := w.metric("kernosis_journal_waiting_entries")
 			return err == nil && waiting == 0, fmt.Sprint(waiting, err)
 		})
-		w.kills.refused, w.lines.refused = 0, 0
+		w.losses.saved()
 	}
 }
 
@@ -283,7 +297,8 @@ func (w *world) killAgent(r *rand.Rand, at func(kill func()), meanwhile ...func(
 	}
 	w.agent.Signal(syscall.SIGKILL)
 	w.alive = false
-	w.memoryLost()
+	w.losses.forgets()
+	w.losses.lags()
 	w.volatile = false
 	if w.frozen {
 		w.heal(disk) // a thread that waits for the disk can't end
@@ -296,8 +311,7 @@ func (w *world) killAgent(r *rand.Rand, at func(kill func()), meanwhile ...func(
 		w.kill()
 	}
 	w.hiccups(r.IntN(5))
-	w.agent.Start()
-	w.alive = true
+	w.start()
 }
 
 // restart shuts the agent down cleanly and starts it again.
@@ -306,17 +320,18 @@ func (w *world) restart() {
 	w.heal(process)
 	w.heal(disk)                              // else it ends only when the harm to the disk does
 	w.await("answer", func() (bool, string) { // an agent that has just been started does not handle SIGTERM yet
-		_, err := w.get("/metrics")
+		_, err := w.get(w.t.Context(), "/metrics")
 		return err == nil, fmt.Sprint(err)
 	})
+	w.sample()
 	w.agent.Stop()
 	w.alive = false
 	if w.volatile {
-		w.memoryLost()
-		w.volatile = false
+		w.losses.forgets()
+	} else {
+		w.losses.saved()
 	}
-	w.agent.Start()
-	w.alive = true
+	w.start()
 	w.agent.WaitSources(len(w.agent.Entries()))
 }
 

@@ -12,6 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
@@ -32,6 +36,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
+	log.SetLogger(logr.Discard()) // of the witness' client
 	os.Exit(cluster.Run(m))
 }
 
@@ -47,10 +52,13 @@ func TestChaos(t *testing.T) {
 	if n == 0 {
 		n = testall.Cases(t, 1)
 	}
+	sum := newSummary()
+	defer func() { t.Logf("summary\n%s", sum) }()
 	for seed := *firstSeed; seed < *firstSeed+uint64(n); seed++ {
 		t.Run(fmt.Sprintf("seed-%d", seed), func(t *testing.T) {
+			sum.seeds++
 			plan := newPlan(rand.New(rand.NewPCG(seed, 0)))
-			w := newWorld(t, cluster.Server(t), 0)
+			w := newWorld(t, cluster.Server(t), sum, 0)
 			t.Cleanup(func() {
 				if t.Failed() {
 					kept := filepath.Join(t.ArtifactDir(), "state")
@@ -59,6 +67,7 @@ func TestChaos(t *testing.T) {
 			})
 			w.follow(plan)
 			w.check()
+			t.Logf("%.0f s", time.Since(w.began).Seconds())
 		})
 	}
 }

@@ -35,6 +35,7 @@ func faults() []act {
 		{"fall", 2, func(w *world, _ *rand.Rand) { w.fall() }},
 		{"stand up", 2, func(w *world, _ *rand.Rand) { w.standUp() }},
 		{"repair", 2, func(w *world, _ *rand.Rand) { w.repairs.begin() }},
+		{"quiet", 1, func(w *world, _ *rand.Rand) { w.quiet() }},
 	}
 }
 
@@ -59,10 +60,10 @@ func newPlan(r *rand.Rand) []step {
 		switch n := r.IntN(20); {
 		case n < 11:
 			a := pick(r, faults(), func(a act) int { return a.weight })
-			add(a.name, func(w *world) { a.do(w, own) })
+			add(a.name, func(w *world) { a.do(w, own); w.sum.fault(a.name) })
 		case n < 14:
 			a := pick(r, crashes(), func(a act) int { return a.weight })
-			add(a.name, func(w *world) { a.do(w, own) })
+			add(a.name, func(w *world) { a.do(w, own); w.sum.fault(a.name) })
 		default:
 			h := pick(r, harms(), func(h harm) int { return h.weight })
 			if _, harmed := heals[h.of]; harmed {
