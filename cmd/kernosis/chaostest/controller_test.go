@@ -75,6 +75,13 @@ func (c *controller) signal(s syscall.Signal) {
 	_ = c.cmd.Process.Signal(s)
 }
 
+// pid returns the process ID of the latest run.
+func (c *controller) pid() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cmd.Process.Pid
+}
+
 // stop shuts the controller down cleanly, without a restart.
 func (c *controller) stop() {
 	c.mu.Lock()

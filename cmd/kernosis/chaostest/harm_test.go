@@ -12,8 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
@@ -40,9 +38,18 @@ type harm struct {
 func harms() []harm {
 	return []harm{
 		{"disk freezes", disk, 3, func(w *world, _ *rand.Rand) func() {
-			w.frozen = true
+			w.blocked = true
 			thaw := w.disk.Freeze()
-			return func() { w.frozen = false; thaw() }
+			return func() { w.blocked = false; thaw() }
+		}},
+		{"disk is slow", disk, 2, func(w *world, _ *rand.Rand) func() {
+			w.blocked = true
+			release := w.confine(slowWrites(w.disk.Name), w.agent.PID())
+			return func() { w.blocked = false; release() }
+		}},
+		{"disk fails", disk, 2, func(w *world, _ *rand.Rand) func() {
+			w.disk.Fail()
+			return func() { w.replaceDisk() }
 		}},
 		{"disk is full", disk, 3, func(w *world, _ *rand.Rand) func() { return w.fill() }},
 		{"disk is read-only at a start", disk, 2, func(w *world, r *rand.Rand) func() {
@@ -96,11 +103,14 @@ func harms() []harm {
 			w.agent.Signal(syscall.SIGSTOP)
 			return func() { w.signal(syscall.SIGCONT) }
 		}},
-		{"agent gets little CPU", process, 2, func(w *world, _ *rand.Rand) func() { return w.starve() }},
+		{"agent has 10m of CPU", process, 2, func(w *world, _ *rand.Rand) func() { return w.confine(tenMillis, w.agent.PID()) }},
 		{"controller is stopped", manager, 2, func(w *world, r *rand.Rand) func() {
 			c := w.controllers[r.IntN(len(w.controllers))]
 			c.signal(syscall.SIGSTOP)
 			return func() { c.signal(syscall.SIGCONT) }
+		}},
+		{"controllers have 10m of CPU", manager, 2, func(w *world, _ *rand.Rand) func() {
+			return w.confine(tenMillis, w.controllers[0].pid(), w.controllers[1].pid())
 		}},
 	}
 }
@@ -125,9 +135,9 @@ func (w *world) heal(p part) {
 	if heal == nil {
 		return
 	}
-	frozen := p == disk && w.frozen
-	heal()
+	blocked := p == disk && w.blocked
 	delete(w.harmed, p)
+	heal()
 	switch p {
 	case process:
 		w.losses.lags()
@@ -136,7 +146,7 @@ func (w *world) heal(p part) {
 			w.losses.accepts()
 		}
 	}
-	if frozen {
+	if blocked {
 		w.thawed()
 	}
 }
@@ -190,192 +200,21 @@ func (w *world) fill() (heal func()) {
 	return func() { w.must(os.Remove(path)) }
 }
 
+// replaceDisk mounts a disk that has failed anew, as an administrator does, and restarts the agent, which had to
+// keep its state in memory.
+func (w *world) replaceDisk() {
+	w.t.Helper()
+	w.heal(process)
+	if w.alive {
+		w.endAgent()
+	}
+	w.disk.Renew()
+	w.start()
+}
+
 // signal sends the agent a signal, if it runs.
 func (w *world) signal(s os.Signal) {
 	if w.alive {
 		w.agent.Signal(s)
 	}
-}
-
-// starve lets the agent run for 2 ms of each 100, as a limit of 20m CPU does.
-func (w *world) starve() (heal func()) {
-	pid, ended, end := w.agent.PID(), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			_ = unix.Kill(pid, unix.SIGCONT)
-			<-time.After(2 * time.Millisecond)
-			select {
-			case <-end:
-				return
-			default:
-			}
-			_ = unix.Kill(pid, unix.SIGSTOP)
-			select {
-			case <-end:
-				_ = unix.Kill(pid, unix.SIGCONT)
-				return
-			case <-tick.C:
-			}
-		}
-	}()
-	return func() { close(end); <-ended }
-}
-
-// crashes returns acts that interrupt the agent, or take something away from it.
-func crashes() []act {
-	return []act{
-		{"kill -9", 4, func(w *world, r *rand.Rand) { w.killAgent(r, nil) }},
-		{"kill -9 before a request", 2, func(w *world, r *rand.Rand) {
-			w.killAgent(r, func(kill func()) { w.atRequest(kill, false) })
-		}},
-		{"kill -9 behind a request", 2, func(w *world, r *rand.Rand) {
-			w.killAgent(r, func(kill func()) { w.atRequest(kill, true) })
-		}},
-		{"kill -9 and a torn journal", 2, func(w *world, r *rand.Rand) {
-			w.killAgent(r, nil, func() { w.tear(r) })
-		}},
-		{"kill -9 and a torn snapshot", 1, func(w *world, r *rand.Rand) {
-			w.killAgent(r, nil, func() { w.tearSnapshot(r) })
-		}},
-		{"kill -9 of the controller", 2, func(w *world, r *rand.Rand) {
-			w.controllers[r.IntN(len(w.controllers))].signal(syscall.SIGKILL)
-		}},
-		{"restart", 2, func(w *world, _ *rand.Rand) { w.restart() }},
-		{"node is deleted", 1, func(w *world, _ *rand.Rand) { w.deleteNode() }},
-		{"log is rotated", 2, func(w *world, r *rand.Rand) {
-			w.must(os.Rename(w.log, fmt.Sprintf("%s.%d", w.log, r.Uint32())))
-			w.write("")
-		}},
-	}
-}
-
-// atRequestFor is how long a kill waits for a request.
-const atRequestFor = 2 * time.Second
-
-// atRequest kills the agent at its next write to the API server: before the API server gets it, or
-// after that but before the agent gets the answer. It returns after the kill, or when nothing was
-// written for atRequestFor.
-func (w *world) atRequest(kill func(), behind bool) {
-	if w.harmed[network] != nil {
-		return
-	}
-	var once sync.Once
-	done := make(chan struct{})
-	w.proxy.Do(func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodGet {
-			return false
-		}
-		once.Do(func() {
-			defer close(done)
-			if behind {
-				defer func() { _ = recover() }() // the handler panics to cut the connection
-				defer kill()
-				w.proxy.LoseAnswer(r)
-			}
-			kill()
-		})
-		panic(http.ErrAbortHandler)
-	})
-	select {
-	case <-done:
-		w.note("  at a request")
-	case <-time.After(atRequestFor):
-	}
-	w.proxy.Do(nil)
-}
-
-// killAgent kills the agent, at once or when at calls kill, and restarts it after a while, in which
-// meanwhile may change its files.
-func (w *world) killAgent(r *rand.Rand, at func(kill func()), meanwhile ...func()) {
-	w.t.Helper()
-	w.heal(process)
-	if at != nil {
-		at(func() { w.agent.Signal(syscall.SIGKILL) })
-	}
-	w.agent.Signal(syscall.SIGKILL)
-	w.alive = false
-	w.losses.forgets()
-	w.losses.lags()
-	w.volatile = false
-	if w.frozen {
-		w.heal(disk) // a thread that waits for the disk can't end
-	}
-	w.agent.Kill()
-	for _, do := range meanwhile {
-		do()
-	}
-	for range r.IntN(3) {
-		w.kill()
-	}
-	w.hiccups(r.IntN(5))
-	w.start()
-}
-
-// restart shuts the agent down cleanly and starts it again.
-func (w *world) restart() {
-	w.t.Helper()
-	w.heal(process)
-	w.heal(disk)                              // else it ends only when the harm to the disk does
-	w.await("answer", func() (bool, string) { // an agent that has just been started does not handle SIGTERM yet
-		_, err := w.get(w.t.Context(), "/metrics")
-		return err == nil, fmt.Sprint(err)
-	})
-	w.sample()
-	w.agent.Stop()
-	w.alive = false
-	if w.volatile {
-		w.losses.forgets()
-	} else {
-		w.losses.saved()
-	}
-	w.start()
-	w.agent.WaitSources(len(w.agent.Entries()))
-}
-
-// tear appends an incomplete line to the journal, as a power failure does.
-func (w *world) tear(r *rand.Rand) {
-	w.t.Helper()
-	if w.harmed[disk] != nil {
-		return
-	}
-	segments, err := filepath.Glob(filepath.Join(w.agent.State, "journal", "*"))
-	w.must(err)
-	if len(segments) == 0 {
-		return
-	}
-	f, err := os.OpenFile(segments[len(segments)-1], os.O_APPEND|os.O_WRONLY, 0)
-	w.must(err)
-	text := make([]byte, 1+r.IntN(200))
-	for i := range text {
-		text[i] = byte(' ' + r.IntN(200)) // no newline: the line is truncated
-	}
-	_, err = f.Write(append([]byte(`{"seq":`), text...))
-	w.must(err)
-	w.must(f.Close())
-}
-
-// tearSnapshot truncates the engine's snapshot.
-func (w *world) tearSnapshot(r *rand.Rand) {
-	w.t.Helper()
-	path := filepath.Join(w.agent.State, "engine.json")
-	info, err := os.Stat(path)
-	if os.IsNotExist(err) {
-		return // no snapshot was written yet
-	}
-	w.must(err)
-	w.must(os.Truncate(path, r.Int64N(info.Size())))
-}
-
-// deleteNode deletes the Node and creates it again, as if kubelet registered again.
-func (w *world) deleteNode() {
-	w.t.Helper()
-	if w.away {
-		return
-	}
-	w.must(w.server.Client().CoreV1().Nodes().Delete(w.t.Context(), w.node, metav1.DeleteOptions{}))
-	w.server.NodeNamed(w.t, w.node)
-	w.repairs.label()
 }

@@ -24,9 +24,11 @@ import (
 )
 
 var (
-	seeds     = flag.Int("seeds", 0, "how many seeds to run; 0: a few")
-	firstSeed = flag.Uint64("seed", 1, "the first seed")
-	soakFor   = flag.Duration("soak", 0, "how long a simulated day takes; 0: none")
+	seeds         = flag.Int("seeds", 0, "how many seeds to run; 0: a few")
+	firstSeed     = flag.Uint64("seed", 1, "the first seed")
+	earlierCommit = flag.String("earlier", "", "commit of the earlier version of the agent; empty: the latest release")
+	diaries       = flag.Bool("diaries", false, "print what each seed did")
+	soakFor       = flag.Duration("soak", 0, "how long a simulated day takes; 0: none")
 )
 
 var cluster = kubetest.Shared{Own: true} // the tests stop and kill it
@@ -52,13 +54,14 @@ func TestChaos(t *testing.T) {
 	if n == 0 {
 		n = testall.Cases(t, 1)
 	}
-	sum := newSummary()
+	sum, old := newSummary(), earlier(t, *earlierCommit)
 	defer func() { t.Logf("summary\n%s", sum) }()
 	for seed := *firstSeed; seed < *firstSeed+uint64(n); seed++ {
 		t.Run(fmt.Sprintf("seed-%d", seed), func(t *testing.T) {
 			sum.seeds++
 			plan := newPlan(rand.New(rand.NewPCG(seed, 0)))
 			w := newWorld(t, cluster.Server(t), sum, 0)
+			w.earlier = old
 			t.Cleanup(func() {
 				if t.Failed() {
 					kept := filepath.Join(t.ArtifactDir(), "state")
@@ -67,7 +70,10 @@ func TestChaos(t *testing.T) {
 			})
 			w.follow(plan)
 			w.check()
-			t.Logf("%.0f s", time.Since(w.began).Seconds())
+			t.Logf("seed %d: %.0f s", seed, time.Since(w.began).Seconds())
+			if *diaries {
+				t.Log(w.diary())
+			}
 		})
 	}
 }

@@ -32,12 +32,16 @@ type repairs struct {
 	mu    sync.Mutex
 	calls []time.Time // the latest call of the repair, by Diagnosis
 	times []int       // number of its calls
-	begun []string
+	gone  int         // how many of the first were deleted
+	// Diagnoses that taint another node, which compete for the budget.
+	other   string
+	taints  []string
+	tainted int
 }
 
 func newRepairs(w *world, namespace string) *repairs {
 	w.t.Helper()
-	r := &repairs{w: w, client: apitest.Client(w.t, w.server.Admin()), namespace: namespace}
+	r := &repairs{w: w, client: apitest.Client(w.t, w.server.Admin()), namespace: namespace, other: w.server.Node(w.t)}
 	web := httptest.NewServer(http.HandlerFunc(r.serve))
 	w.t.Cleanup(web.Close)
 	address, err := url.Parse(web.URL)
@@ -55,9 +59,14 @@ func newRepairs(w *world, namespace string) *repairs {
 	policy.Spec.NodeSelector.MatchLabels = map[string]string{repairLabel: w.node}
 	// The next repair may come soon.
 	policy.Spec.CooldownPerNode, policy.Spec.VerifyWithin = &metav1.Duration{}, metav1.Duration{Duration: time.Second}
+	taint := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: "taint-" + w.node}}
+	taint.Spec.Processor.Builtin = &v1alpha1.Builtin{Name: "taint"}
 	r.create(look)
+	r.create(taint)
+	r.create(apitest.SetOf("taint-"+w.node, taint.Name))
 	r.create(policy)
-	r.label()
+	r.label(w.node)
+	r.label(r.other)
 	return r
 }
 
@@ -69,11 +78,11 @@ func policyOf(node string) string { return "of-" + node }
 // repairLabel is the label of a node that the policy selects.
 const repairLabel = "chaos"
 
-func (r *repairs) label() {
+func (r *repairs) label(node string) {
 	r.w.t.Helper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{repairLabel: r.w.node}}})
 	r.w.must(err)
-	_, err = r.w.server.Client().CoreV1().Nodes().Patch(r.w.t.Context(), r.w.node, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = r.w.server.Client().CoreV1().Nodes().Patch(r.w.t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{})
 	r.w.must(err)
 }
 
@@ -82,6 +91,13 @@ func (r *repairs) create(o client.Object) {
 	if err := r.client.Create(r.w.t.Context(), o); err != nil && !apierrors.IsAlreadyExists(err) {
 		r.w.t.Fatal(err)
 	}
+}
+
+// forget records that all Diagnoses so far are deleted.
+func (r *repairs) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gone, r.taints = len(r.times), nil
 }
 
 // begin creates a Diagnosis with a repair. While the API server is down it does nothing.
@@ -107,7 +123,20 @@ func (r *repairs) begin() {
 	r.create(repair)
 	r.create(set)
 	r.create(d)
-	r.begun = append(r.begun, name)
+}
+
+// taint creates a Diagnosis that taints the other node. While the API server is down it does nothing.
+func (r *repairs) taint() {
+	r.w.t.Helper()
+	if r.w.away {
+		return
+	}
+	r.tainted++
+	name := fmt.Sprintf("taint-%d-%s", r.tainted, r.w.node)
+	d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name}}
+	d.Spec.OperationSet, d.Spec.NodeName = "taint-"+r.w.node, r.other
+	r.create(d)
+	r.taints = append(r.taints, name)
 }
 
 func (r *repairs) name(n int) string { return fmt.Sprintf("repair-%d-%s", n, r.w.node) }
@@ -161,7 +190,13 @@ func allowed(d *v1alpha1.Diagnosis) bool {
 // after a decision, and that no slot of the policy is left.
 func (r *repairs) check() {
 	r.w.t.Helper()
-	for n, name := range r.begun {
+	for n, times := range r.times[:r.gone] {
+		if times > 1 {
+			r.w.t.Errorf("%s, which is deleted, was made %d times", r.name(n), times)
+		}
+	}
+	for n := r.gone; n < len(r.times); n++ {
+		name := r.name(n)
 		var d v1alpha1.Diagnosis
 		r.w.await("end of "+name, func() (bool, string) {
 			err := r.client.Get(r.w.t.Context(), client.ObjectKey{Namespace: r.namespace, Name: name}, &d)
@@ -180,6 +215,17 @@ func (r *repairs) check() {
 			r.w.t.Errorf("%s was made, but never had a slot of the policy", name)
 		}
 		r.w.note("  %s: %s, made %d times; %+v", name, d.Status.Phase, times, d.Status.Results)
+	}
+	for _, name := range r.taints {
+		var d v1alpha1.Diagnosis
+		r.w.await("end of "+name, func() (bool, string) {
+			err := r.client.Get(r.w.t.Context(), client.ObjectKey{Namespace: r.namespace, Name: name}, &d)
+			return err == nil && d.Status.Phase.Ended(), fmt.Sprintf("%s %+v %v", d.Status.Phase, d.Status.Conditions, err)
+		})
+		r.w.note("  %s: %s; %+v", name, d.Status.Phase, d.Status.Remediations)
+		if d.Status.Phase == v1alpha1.PhaseSucceeded && !r.w.witness.sawGrant(d.UID) {
+			r.w.t.Errorf("%s succeeded, but never had a slot of the policy", name)
+		}
 	}
 	r.w.checked("no slot of a policy is left")
 	r.w.await("slots that are returned", func() (bool, string) {

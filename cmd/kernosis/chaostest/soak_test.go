@@ -89,7 +89,7 @@ func TestSoak(t *testing.T) {
 			clear(s.values)
 		}
 	}
-	t.Logf("%d OOM kills, %d lines, %d Diagnoses in %v\n%s", len(w.known()), w.lines.total(), len(w.repairs.begun), *soakFor, s.table())
+	t.Logf("%d OOM kills, %d lines, %d Diagnoses in %v\n%s", len(w.known()), w.lines.total(), len(w.repairs.times), *soakFor, s.table())
 	w.check()
 }
 

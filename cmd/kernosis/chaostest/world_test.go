@@ -36,6 +36,7 @@ type world struct {
 	node   string
 	disk   *disklab.Disk // of the agent's state
 	agent  *agenttest.Agent
+	other  *agenttest.Agent // of another node, which only the network's harms affect
 	oom    *inject.OOM
 	log    string // path of the app's log
 	url    string // of the agent
@@ -52,12 +53,17 @@ type world struct {
 	losses  losses
 	counted map[float64]lossCounters // by the start of the agent's process
 
-	harmed map[part]func() // how to heal it
-	frozen bool            // the disk
-	alive  bool            // the agent
-	away   bool            // the API server, or its etcd
+	harmed  map[part]func() // how to heal it
+	blocked bool            // writes to the disk wait
+	alive   bool            // the agent
+	away    bool            // the API server, or its etcd
 	// volatile: the agent keeps its state in memory, because it could not write at its start.
 	volatile bool
+
+	earlier string   // path of the earlier version of the agent; empty: none
+	flipped []string // files of the state that were damaged
+	groups  int      // cgroups that the test has made
+	objects []string // of BPF, before the agent
 
 	mu    sync.Mutex
 	notes strings.Builder
@@ -70,6 +76,7 @@ func newWorld(t *testing.T, server *kubetest.Server, sum *summary, lasts time.Du
 	w := &world{
 		t: t, server: server, node: server.Node(t), harmed: map[part]func(){}, counted: map[float64]lossCounters{}, began: time.Now(), sum: sum,
 	}
+	w.objects = objects(w)
 	w.disk = disklab.NewExt4(t, 32<<20)
 	dir := t.TempDir()
 	w.log = filepath.Join(dir, "app.log")
@@ -94,6 +101,10 @@ func newWorld(t *testing.T, server *kubetest.Server, sum *summary, lasts time.Du
 		"--rules-dir", rulesDir, "--log", "app=file:" + w.log}, args...)...)
 	w.agent.Command = "agent"
 	w.agent.State = filepath.Join(w.disk.Dir, "state")
+	w.other = agenttest.New(t, agenttest.Program(t), "--kubeconfig", kubeconfig, "--namespace", namespace, "--node-name", w.repairs.other,
+		"--port", "0", "--prometheus-port", "0", "--report-socket", "", "--log", "none")
+	w.other.Command = "agent"
+	w.other.Start()
 	w.oom = &inject.OOM{StateDir: t.TempDir(), Limit: lasts + 10*time.Minute}
 	w.victims = watchVictims(t)
 	w.must(w.oom.Start(t.Context()))
