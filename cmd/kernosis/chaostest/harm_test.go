@@ -155,7 +155,7 @@ func (w *world) heal(p part) {
 // agent whose state is in memory writes nothing there.
 func (w *world) thawed() {
 	w.t.Helper()
-	if w.alive && !w.volatile && w.harmed[process] == nil {
+	if w.alive && !w.volatile && w.harmed[process] == nil && !w.t.Failed() {
 		w.await("journal that waits for nothing", func() (bool, string) {
 			waiting, err := w.metric("kernosis_journal_waiting_entries")
 			return err == nil && waiting == 0, fmt.Sprint(waiting, err)

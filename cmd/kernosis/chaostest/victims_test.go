@@ -2,11 +2,11 @@ package chaostest_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"regexp"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -93,7 +93,7 @@ func (v *victims) list() []victim {
 	return append([]victim(nil), v.all...)
 }
 
-// known waits until the log has shown as many victims as the kernel has counted in the cgroup.
+// known waits until the log has shown as many victims as the kernel has counted.
 func (w *world) known() []victim {
 	w.t.Helper()
 	var all []victim
@@ -101,7 +101,8 @@ func (w *world) known() []victim {
 		kills, err := w.oom.Kills()
 		w.must(err)
 		all = w.victims.list()
-		return len(all) >= int(kills), strings.Join([]string{strconv.Itoa(len(all)), "of", strconv.FormatUint(kills, 10)}, " ")
+		want := int(kills) + w.flooded
+		return len(all) >= want, fmt.Sprintf("%d victims, of %d", len(all), want)
 	})
 	return all
 }

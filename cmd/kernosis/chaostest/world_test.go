@@ -62,6 +62,7 @@ type world struct {
 
 	earlier string   // path of the earlier version of the agent; empty: none
 	flipped []string // files of the state that were damaged
+	flooded int      // kills beside those of oom
 	groups  int      // cgroups that the test has made
 	objects []string // of BPF, before the agent
 
