@@ -18,7 +18,7 @@ const sameKill = time.Second
 func (w *world) checkJournal() {
 	w.t.Helper()
 	w.checked("the journal is intact")
-	last, lost := uint64(0), 0.0
+	last := uint64(0)
 	var entries []journal.Entry
 	damaged, err := journal.Read(filepath.Join(w.agent.State, "journal"), 0, func(e journal.Entry) error {
 		if e.Seq <= last {
@@ -26,20 +26,16 @@ func (w *world) checkJournal() {
 		}
 		last = e.Seq
 		entries = append(entries, e)
-		if ev := e.Event; ev != nil && ev.Lost != nil && ev.Lost.Stem == "oomkill" {
-			lost += float64(ev.Lost.Count)
-		}
 		return nil
 	})
 	if err != nil || damaged > w.journalFlips() {
 		w.t.Errorf("journal: %d damaged lines, %v", damaged, err)
 	}
-	w.checkVictims(entries, lost)
+	w.checkVictims(entries)
 }
 
-// checkVictims compares the kernel's victims with the entries of the journal, which has counted some as lost,
-// and with what the agent has printed.
-func (w *world) checkVictims(entries []journal.Entry, lost float64) {
+// checkVictims compares the kernel's victims with the entries of the journal, and with what the agent has printed.
+func (w *world) checkVictims(entries []journal.Entry) {
 	w.t.Helper()
 	all := w.known()
 	w.checked("no victim is journaled or printed twice")
@@ -56,7 +52,6 @@ func (w *world) checkVictims(entries []journal.Entry, lost float64) {
 	}
 	w.checked("each victim is journaled, or counted as lost")
 	named := w.named()
-	named.oomRecords = max(named.oomRecords, lost)
 	if float64(missing) > named.oomRecords+named.refused+float64(w.journalFlips()) {
 		w.t.Errorf("%d of %d victims are not in the journal, but the agent counts only %+v as lost", missing, len(all), named)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
 // window is a period, in time since boot, of which the agent may have lost or repeat something: it had
@@ -113,11 +115,19 @@ func (w *world) sample() {
 	}
 }
 
-// named returns the sums of the counters over all runs of the agent.
+// named returns the sums of the counters over all runs of the agent. A run that was killed has reported its lost
+// records on its standard output, too, even if no sample has seen them.
 func (w *world) named() (sum lossCounters) {
 	for _, c := range w.counted {
 		sum.oomRecords += c.oomRecords
 		sum.refused += c.refused
 	}
+	printed := 0.0
+	for _, ev := range agenttest.Events(w.agent.Entries(), event.Lost) {
+		if ev.Lost.Stem == "oomkill" {
+			printed += float64(ev.Lost.Count)
+		}
+	}
+	sum.oomRecords = max(sum.oomRecords, printed)
 	return sum
 }
