@@ -40,23 +40,22 @@ func (w *world) checkVictims(entries []journal.Entry) {
 	all := w.known()
 	w.checked("no victim is journaled or printed twice")
 	saved, printed := w.reportsOf(all, entries), w.reportsOf(all, w.agent.Entries())
-	windows, missing := w.losses.now(), 0
+	windows, missing := w.losses.now(), []victim(nil)
 	for i, v := range all {
 		if saved[i] > 1 || printed[i] > 1 {
 			w.t.Errorf("the victim %d, killed %v after the boot, is %d times in the journal, and was printed %d times", v.pid, v.at, saved[i], printed[i])
 		}
 		if saved[i] == 0 && !slices.ContainsFunc(windows, func(w window) bool { return w.has(v.at) }) {
-			missing++
-			w.note("  the victim %d, killed %v after the boot, is not in the journal", v.pid, v.at)
+			missing = append(missing, v)
 		}
 	}
 	w.checked("each victim is journaled, or counted as lost")
 	named := w.named()
-	if float64(missing) > named.oomRecords+named.refused+float64(w.journalFlips()) {
-		w.t.Errorf("%d of %d victims are not in the journal, but the agent counts only %+v as lost", missing, len(all), named)
+	if float64(len(missing)) > named.oomRecords+named.refused+float64(w.journalFlips()) {
+		w.t.Errorf("%d of %d victims are not in the journal, but the agent counts only %+v as lost: %v", len(missing), len(all), named, missing)
 	}
-	if len(windows) == 0 && named.oomRecords > float64(missing) {
-		w.t.Errorf("the agent counts %v kills as lost, but only %d are missing", named.oomRecords, missing)
+	if len(windows) == 0 && named.oomRecords > float64(len(missing)) {
+		w.t.Errorf("the agent counts %v kills as lost, but only %d are missing", named.oomRecords, len(missing))
 	}
 }
 
