@@ -80,7 +80,7 @@ fresh: ## as root: run the README's two commands in a new Debian with nothing bu
 .PHONY: chaos
 chaos: setup ## as root: harm a running agent at random and check what it reported; SEEDS=500 SEED=1 (docs/testing.md)
 	mkdir -p bin/chaos
-	go test -count=1 -timeout 24h -artifacts -outputdir bin/chaos ./cmd/kernosis/chaostest -run TestChaos -seeds $(or $(SEEDS),20) -seed $(or $(SEED),1)
+	go test -count=1 -v -timeout 24h -artifacts -outputdir bin/chaos ./cmd/kernosis/chaostest -run TestChaos -seeds $(or $(SEEDS),20) -seed $(or $(SEED),1) $(EARLIER:%=-earlier %)
 
 .PHONY: soak
 soak: setup ## as root: what happens to an agent in a day, in FOR=1h, and check that nothing of it grows (docs/testing.md)

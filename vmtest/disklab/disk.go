@@ -34,9 +34,10 @@ const (
 	fiThaw   = 0xc0045878
 )
 
-// From fs/xfs/libxfs/xfs_fs.h; fs/ext4/ext4.h has the same. noLogFlush is an argument of goingDown.
+// From fs/xfs/libxfs/xfs_fs.h; fs/ext4/ext4.h has the same. The others are arguments of goingDown.
 const (
 	goingDown  = 0x8004587d
+	flushFirst = 0
 	noLogFlush = 2
 )
 
@@ -166,6 +167,12 @@ func (d *Disk) Freeze() (thaw func()) {
 func (d *Disk) ShutDown() {
 	d.tb.Helper()
 	d.onDir(func(fd int) error { return unix.IoctlSetPointerInt(fd, goingDown, noLogFlush) })
+}
+
+// Fail writes what is cached and then fails all I/O of an XFS or ext4 filesystem with EIO, until Renew.
+func (d *Disk) Fail() {
+	d.tb.Helper()
+	d.onDir(func(fd int) error { return unix.IoctlSetPointerInt(fd, goingDown, flushFirst) })
 }
 
 // onDir calls fn with a descriptor of the mount point.

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -15,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testenv"
@@ -25,54 +22,74 @@ import (
 // 30 s.
 const quietWithin = time.Minute
 
-// check heals all harms, and compares the API server's objects with what has happened.
-func (w *world) check() {
+// quiet heals all harms and waits until the condition is right.
+func (w *world) quiet() {
 	w.t.Helper()
 	w.healAll()
-	w.note("quiet")
-	w.kill()
-	w.hiccups(1)
+	w.restate()
+	w.checked("the condition is right after a quiet phase")
 	w.await("condition", func() (bool, string) {
 		want := corev1.ConditionFalse
 		if w.broken {
 			want = corev1.ConditionTrue
 		}
-		got, err := w.condition("AppBroken")
+		got, err := w.condition(appBroken)
 		return err == nil && got == want, fmt.Sprintf("AppBroken %s, want %s, %v", got, want, err)
 	})
-	w.await("Events of the log's lines", func() (bool, string) { return w.counted("AppHiccup", "", &w.lines) })
+}
+
+// check heals all harms, and compares the API server's objects with what has happened.
+func (w *world) check() {
+	w.t.Helper()
+	w.note("quiet")
+	w.healAll()
+	if w.agent.Path == w.earlier {
+		w.restart(w.otherVersion)
+	}
+	w.quiet()
+	for range 10 { // by one process of the agent
+		w.kill()
+	}
+	w.hiccups(1)
+	w.checked("Events count the log's lines")
+	w.await("Events of the log's lines", func() (bool, string) { return w.reported("AppHiccup", "", w.lineBounds) })
 	group := filepath.Base(w.oom.Cgroup())
-	w.await("Events of the kills", func() (bool, string) { return w.counted("OOMKilling", group, &w.kills) })
-	w.await("Events that all are written", func() (bool, string) {
-		waiting, err := w.metric("kernosis_event_series_waiting")
-		return err == nil && waiting == 0, fmt.Sprint(waiting, err)
-	})
+	w.checked("Events count the victims")
+	w.await("Events of the kills", func() (bool, string) { return w.reported("OOMKilling", group, w.killBounds) })
+	w.checkOccurrences()
 	// What was right has to stay right.
-	for reason, of := range map[string]*count{"AppHiccup": &w.lines, "OOMKilling": &w.kills} {
-		within := ""
-		if reason == "OOMKilling" {
-			within = group
-		}
-		if ok, shown := w.counted(reason, within, of); !ok {
-			w.t.Errorf("%s: %s", reason, shown)
-		}
+	if ok, shown := w.reported("AppHiccup", "", w.lineBounds); !ok {
+		w.t.Errorf("lines: %s", shown)
+	}
+	if ok, shown := w.reported("OOMKilling", group, w.killBounds); !ok {
+		w.t.Errorf("kills: %s", shown)
 	}
 	w.repairs.check()
+	w.checkWitness()
+	w.checked("the agent is healthy")
 	w.await("health", func() (bool, string) {
-		text, err := w.get("/healthz")
+		text, err := w.get(w.t.Context(), "/healthz")
 		return err == nil, fmt.Sprint(text, err)
 	})
 	w.note("end")
+	w.sample()
 	w.agent.Signal(syscall.SIGTERM)
 	w.alive = false
 	w.ended()
 	w.checkJournal()
-	w.checkNothingLeft()
+	w.uninstall()
 }
+
+// checked counts a check of an invariant.
+func (w *world) checked(invariant string) { w.sum.check(invariant) }
 
 func (w *world) await(what string, ok func() (bool, string)) {
 	w.t.Helper()
+	began := time.Now()
 	testenv.UntilShown(w.t, what, quietWithin, ok)
+	if took := time.Since(began); took > time.Second {
+		w.note("  %s: after %v", what, took)
+	}
 }
 
 func (w *world) condition(kind string) (corev1.ConditionStatus, error) {
@@ -88,10 +105,11 @@ func (w *world) condition(kind string) (corev1.ConditionStatus, error) {
 	return "none", nil
 }
 
-// counted compares what has happened with the counts of the Node's Events that have a reason, and a text in
+// reported compares what has happened with the counts of the Node's Events that have a reason, and a text in
 // their message. Too many Events fail the test at once.
-func (w *world) counted(reason, text string, want *count) (ok bool, shown string) {
+func (w *world) reported(reason, text string, bounds func() bounds) (ok bool, shown string) {
 	w.t.Helper()
+	w.sample()
 	list, err := w.server.Client().CoreV1().Events(metav1.NamespaceDefault).List(w.t.Context(), metav1.ListOptions{
 		FieldSelector: "involvedObject.kind=Node,involvedObject.name=" + w.node + ",reason=" + reason,
 	})
@@ -104,15 +122,16 @@ func (w *world) counted(reason, text string, want *count) (ok bool, shown string
 			sum += int(e.Count)
 		}
 	}
-	if sum > want.most() {
+	want := bounds()
+	if sum > want.most {
 		w.t.Fatalf("%d of %s are reported, of %s", sum, reason, want)
 	}
-	return sum >= want.least(), fmt.Sprintf("%d in %d Events, want %s", sum, len(list.Items), want)
+	return sum >= want.least, fmt.Sprintf("%d in %d Events, want %s", sum, len(list.Items), want)
 }
 
 // get requests a page from the agent, which has to answer with 200.
-func (w *world) get(page string) (text string, err error) {
-	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+func (w *world) get(ctx context.Context, page string) (text string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+page, nil)
 	if err != nil {
@@ -132,15 +151,22 @@ func (w *world) get(page string) (text string, err error) {
 
 // metric returns the sum of a metric of the agent.
 func (w *world) metric(name string) (sum float64, err error) {
-	text, err := w.get("/metrics")
+	all, err := w.metrics(w.t.Context())
 	if err != nil {
 		return 0, err
 	}
-	all := kubetest.ParseMetrics(w.t, []byte(text))
 	if _, found := all[name]; !found {
 		return 0, fmt.Errorf("no metric %s", name)
 	}
 	return all.Sum(name), nil
+}
+
+func (w *world) metrics(ctx context.Context) (kubetest.Metrics, error) {
+	text, err := w.get(ctx, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	return kubetest.ParseMetrics(w.t, []byte(text)), nil
 }
 
 // ended waits for the end of the agent, which got SIGTERM.
@@ -159,37 +185,5 @@ func (w *world) ended() {
 		if line, found := complaint(log.String()); found {
 			w.t.Errorf("the %s's log has %s", name, line)
 		}
-	}
-}
-
-// checkJournal reads the journal: sequence numbers must increase, and no truncated line may be left.
-func (w *world) checkJournal() {
-	w.t.Helper()
-	last := uint64(0)
-	damaged, err := journal.Read(filepath.Join(w.agent.State, "journal"), 0, func(e journal.Entry) error {
-		if e.Seq <= last {
-			w.t.Errorf("journal: entry %d behind %d", e.Seq, last)
-		}
-		last = e.Seq
-		return nil
-	})
-	if err != nil || damaged > 0 {
-		w.t.Errorf("journal: %d damaged lines, %v", damaged, err)
-	}
-}
-
-// checkNothingLeft checks that an agent that shut down cleanly has left nothing.
-func (w *world) checkNothingLeft() {
-	w.t.Helper()
-	entries, err := os.ReadDir(w.agent.Pins)
-	if err != nil && !os.IsNotExist(err) {
-		w.t.Fatal(err)
-	}
-	names := []string{}
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	if len(names) > 0 {
-		w.t.Errorf("pins are left: %s", strings.Join(slices.Sorted(slices.Values(names)), " "))
 	}
 }

@@ -12,8 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
@@ -40,14 +38,25 @@ type harm struct {
 func harms() []harm {
 	return []harm{
 		{"disk freezes", disk, 3, func(w *world, _ *rand.Rand) func() {
-			w.frozen = true
+			w.blocked = true
 			thaw := w.disk.Freeze()
-			return func() { w.frozen = false; thaw() }
+			return func() { w.blocked = false; thaw() }
+		}},
+		{"disk is slow", disk, 2, func(w *world, _ *rand.Rand) func() {
+			w.blocked = true
+			release := w.confine(slowWrites(w.disk.Name), w.agent.PID())
+			return func() { w.blocked = false; release() }
+		}},
+		{"disk fails", disk, 2, func(w *world, _ *rand.Rand) func() {
+			w.disk.Fail()
+			return func() { w.replaceDisk() }
 		}},
 		{"disk is full", disk, 3, func(w *world, _ *rand.Rand) func() { return w.fill() }},
 		{"disk is read-only at a start", disk, 2, func(w *world, r *rand.Rand) func() {
-			w.killAgent(r, nil, func() { w.must(w.disk.SetReadOnly(true)) })
-			w.volatile = true
+			w.killAgent(r, nil, func() {
+				w.must(w.disk.SetReadOnly(true))
+				w.harmed[disk] = func() {} // from the start on
+			})
 			return func() { w.must(w.disk.SetReadOnly(false)) }
 		}},
 		{"network is cut", network, 3, func(w *world, _ *rand.Rand) func() {
@@ -94,11 +103,14 @@ func harms() []harm {
 			w.agent.Signal(syscall.SIGSTOP)
 			return func() { w.signal(syscall.SIGCONT) }
 		}},
-		{"agent gets little CPU", process, 2, func(w *world, _ *rand.Rand) func() { return w.starve() }},
+		{"agent has 10m of CPU", process, 2, func(w *world, _ *rand.Rand) func() { return w.confine(tenMillis, w.agent.PID()) }},
 		{"controller is stopped", manager, 2, func(w *world, r *rand.Rand) func() {
 			c := w.controllers[r.IntN(len(w.controllers))]
 			c.signal(syscall.SIGSTOP)
 			return func() { c.signal(syscall.SIGCONT) }
+		}},
+		{"controllers have 10m of CPU", manager, 2, func(w *world, _ *rand.Rand) func() {
+			return w.confine(tenMillis, w.controllers[0].pid(), w.controllers[1].pid())
 		}},
 	}
 }
@@ -107,9 +119,13 @@ func harms() []harm {
 func (w *world) harm(h harm, r *rand.Rand) {
 	w.t.Helper()
 	w.harmed[h.of] = h.start(w, r)
-	if h.of == disk {
-		w.notSaved()
+	switch h.of {
+	case disk:
+		w.losses.refuses(w.harmed[process] != nil)
+	case process:
+		w.losses.lags()
 	}
+	w.sum.fault(h.name)
 }
 
 // heal ends the harm of a part, if there is one.
@@ -119,10 +135,18 @@ func (w *world) heal(p part) {
 	if heal == nil {
 		return
 	}
-	frozen := p == disk && w.frozen
-	heal()
+	blocked := p == disk && w.blocked
 	delete(w.harmed, p)
-	if frozen {
+	heal()
+	switch p {
+	case process:
+		w.losses.lags()
+	case disk:
+		if !w.volatile {
+			w.losses.accepts()
+		}
+	}
+	if blocked {
 		w.thawed()
 	}
 }
@@ -131,12 +155,12 @@ func (w *world) heal(p part) {
 // agent whose state is in memory writes nothing there.
 func (w *world) thawed() {
 	w.t.Helper()
-	if w.alive && !w.volatile && w.harmed[process] == nil {
+	if w.alive && !w.volatile && w.harmed[process] == nil && !w.t.Failed() {
 		w.await("journal that waits for nothing", func() (bool, string) {
 			waiting, err := w.metric("kernosis_journal_waiting_entries")
 			return err == nil && waiting == 0, fmt.Sprint(waiting, err)
 		})
-		w.kills.refused, w.lines.refused = 0, 0
+		w.losses.saved()
 	}
 }
 
@@ -176,191 +200,21 @@ func (w *world) fill() (heal func()) {
 	return func() { w.must(os.Remove(path)) }
 }
 
+// replaceDisk mounts a disk that has failed anew, as an administrator does, and restarts the agent, which had to
+// keep its state in memory.
+func (w *world) replaceDisk() {
+	w.t.Helper()
+	w.heal(process)
+	if w.alive {
+		w.endAgent()
+	}
+	w.disk.Renew()
+	w.start()
+}
+
 // signal sends the agent a signal, if it runs.
 func (w *world) signal(s os.Signal) {
 	if w.alive {
 		w.agent.Signal(s)
 	}
-}
-
-// starve lets the agent run for 2 ms of each 100, as a limit of 20m CPU does.
-func (w *world) starve() (heal func()) {
-	pid, ended, end := w.agent.PID(), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			_ = unix.Kill(pid, unix.SIGCONT)
-			<-time.After(2 * time.Millisecond)
-			select {
-			case <-end:
-				return
-			default:
-			}
-			_ = unix.Kill(pid, unix.SIGSTOP)
-			select {
-			case <-end:
-				_ = unix.Kill(pid, unix.SIGCONT)
-				return
-			case <-tick.C:
-			}
-		}
-	}()
-	return func() { close(end); <-ended }
-}
-
-// crashes returns acts that interrupt the agent, or take something away from it.
-func crashes() []act {
-	return []act{
-		{"kill -9", 4, func(w *world, r *rand.Rand) { w.killAgent(r, nil) }},
-		{"kill -9 before a request", 2, func(w *world, r *rand.Rand) {
-			w.killAgent(r, func(kill func()) { w.atRequest(kill, false) })
-		}},
-		{"kill -9 behind a request", 2, func(w *world, r *rand.Rand) {
-			w.killAgent(r, func(kill func()) { w.atRequest(kill, true) })
-		}},
-		{"kill -9 and a torn journal", 2, func(w *world, r *rand.Rand) {
-			w.killAgent(r, nil, func() { w.tear(r) })
-		}},
-		{"kill -9 and a torn snapshot", 1, func(w *world, r *rand.Rand) {
-			w.killAgent(r, nil, func() { w.tearSnapshot(r) })
-		}},
-		{"kill -9 of the controller", 2, func(w *world, r *rand.Rand) {
-			w.controllers[r.IntN(len(w.controllers))].signal(syscall.SIGKILL)
-		}},
-		{"restart", 2, func(w *world, _ *rand.Rand) { w.restart() }},
-		{"node is deleted", 1, func(w *world, _ *rand.Rand) { w.deleteNode() }},
-		{"log is rotated", 2, func(w *world, r *rand.Rand) {
-			w.must(os.Rename(w.log, fmt.Sprintf("%s.%d", w.log, r.Uint32())))
-			w.write("")
-		}},
-	}
-}
-
-// atRequestFor is how long a kill waits for a request.
-const atRequestFor = 2 * time.Second
-
-// atRequest kills the agent at its next write to the API server: before the API server gets it, or
-// after that but before the agent gets the answer. It returns after the kill, or when nothing was
-// written for atRequestFor.
-func (w *world) atRequest(kill func(), behind bool) {
-	if w.harmed[network] != nil {
-		return
-	}
-	var once sync.Once
-	done := make(chan struct{})
-	w.proxy.Do(func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodGet {
-			return false
-		}
-		once.Do(func() {
-			defer close(done)
-			if behind {
-				defer func() { _ = recover() }() // the handler panics to cut the connection
-				defer kill()
-				w.proxy.LoseAnswer(r)
-			}
-			kill()
-		})
-		panic(http.ErrAbortHandler)
-	})
-	select {
-	case <-done:
-		w.note("  at a request")
-	case <-time.After(atRequestFor):
-	}
-	w.proxy.Do(nil)
-}
-
-// killAgent kills the agent, at once or when at calls kill, and restarts it after a while, in which
-// meanwhile may change its files.
-func (w *world) killAgent(r *rand.Rand, at func(kill func()), meanwhile ...func()) {
-	w.t.Helper()
-	w.heal(process)
-	if at != nil {
-		at(func() { w.agent.Signal(syscall.SIGKILL) })
-	}
-	w.agent.Signal(syscall.SIGKILL)
-	w.alive = false
-	w.memoryLost()
-	w.volatile = false
-	if w.frozen {
-		w.heal(disk) // a thread that waits for the disk can't end
-	}
-	w.agent.Kill()
-	for _, do := range meanwhile {
-		do()
-	}
-	for range r.IntN(3) {
-		w.kill()
-	}
-	w.hiccups(r.IntN(5))
-	w.agent.Start()
-	w.alive = true
-}
-
-// restart shuts the agent down cleanly and starts it again.
-func (w *world) restart() {
-	w.t.Helper()
-	w.heal(process)
-	w.heal(disk)                              // else it ends only when the harm to the disk does
-	w.await("answer", func() (bool, string) { // an agent that has just been started does not handle SIGTERM yet
-		_, err := w.get("/metrics")
-		return err == nil, fmt.Sprint(err)
-	})
-	w.agent.Stop()
-	w.alive = false
-	if w.volatile {
-		w.memoryLost()
-		w.volatile = false
-	}
-	w.agent.Start()
-	w.alive = true
-	w.agent.WaitSources(len(w.agent.Entries()))
-}
-
-// tear appends an incomplete line to the journal, as a power failure does.
-func (w *world) tear(r *rand.Rand) {
-	w.t.Helper()
-	if w.harmed[disk] != nil {
-		return
-	}
-	segments, err := filepath.Glob(filepath.Join(w.agent.State, "journal", "*"))
-	w.must(err)
-	if len(segments) == 0 {
-		return
-	}
-	f, err := os.OpenFile(segments[len(segments)-1], os.O_APPEND|os.O_WRONLY, 0)
-	w.must(err)
-	text := make([]byte, 1+r.IntN(200))
-	for i := range text {
-		text[i] = byte(' ' + r.IntN(200)) // no newline: the line is truncated
-	}
-	_, err = f.Write(append([]byte(`{"seq":`), text...))
-	w.must(err)
-	w.must(f.Close())
-}
-
-// tearSnapshot truncates the engine's snapshot.
-func (w *world) tearSnapshot(r *rand.Rand) {
-	w.t.Helper()
-	path := filepath.Join(w.agent.State, "engine.json")
-	info, err := os.Stat(path)
-	if os.IsNotExist(err) {
-		return // no snapshot was written yet
-	}
-	w.must(err)
-	w.must(os.Truncate(path, r.Int64N(info.Size())))
-}
-
-// deleteNode deletes the Node and creates it again, as if kubelet registered again.
-func (w *world) deleteNode() {
-	w.t.Helper()
-	if w.away {
-		return
-	}
-	w.must(w.server.Client().CoreV1().Nodes().Delete(w.t.Context(), w.node, metav1.DeleteOptions{}))
-	w.server.NodeNamed(w.t, w.node)
-	w.repairs.label()
 }

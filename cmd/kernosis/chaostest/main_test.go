@@ -12,6 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
@@ -19,9 +23,11 @@ import (
 )
 
 var (
-	seeds     = flag.Int("seeds", 0, "how many seeds to run; 0: a few")
-	firstSeed = flag.Uint64("seed", 1, "the first seed")
-	soakFor   = flag.Duration("soak", 0, "how long a simulated day takes; 0: none")
+	seeds         = flag.Int("seeds", 0, "how many seeds to run; 0: a few")
+	firstSeed     = flag.Uint64("seed", 1, "the first seed")
+	earlierCommit = flag.String("earlier", "", "commit of the earlier version of the agent; empty: the latest release")
+	diaries       = flag.Bool("diaries", false, "print what each seed did")
+	soakFor       = flag.Duration("soak", 0, "how long a simulated day takes; 0: none")
 )
 
 var cluster = kubetest.Shared{Own: true} // the tests stop and kill it
@@ -31,6 +37,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
+	log.SetLogger(logr.Discard()) // of the witness' client
 	os.Exit(cluster.Run(m))
 }
 
@@ -46,10 +53,14 @@ func TestChaos(t *testing.T) {
 	if n == 0 {
 		n = testenv.Cases(t, 1)
 	}
+	sum, old := newSummary(), earlier(t, *earlierCommit)
+	defer func() { t.Logf("summary\n%s", sum) }()
 	for seed := *firstSeed; seed < *firstSeed+uint64(n); seed++ {
 		t.Run(fmt.Sprintf("seed-%d", seed), func(t *testing.T) {
+			sum.seeds++
 			plan := newPlan(rand.New(rand.NewPCG(seed, 0)))
-			w := newWorld(t, cluster.Server(t), 0)
+			w := newWorld(t, cluster.Server(t), sum, 0)
+			w.earlier = old
 			t.Cleanup(func() {
 				if t.Failed() {
 					kept := filepath.Join(t.ArtifactDir(), "state")
@@ -58,6 +69,10 @@ func TestChaos(t *testing.T) {
 			})
 			w.follow(plan)
 			w.check()
+			t.Logf("seed %d: %.0f s", seed, time.Since(w.began).Seconds())
+			if *diaries {
+				t.Log(w.diary())
+			}
 		})
 	}
 }

@@ -15,7 +15,7 @@ type step struct {
 
 // Bounds of a plan.
 const (
-	planSteps = 24
+	planSteps = 36
 	maxPause  = 400 * time.Millisecond
 	maxHarm   = 5 // steps until a harm is healed
 )
@@ -35,6 +35,8 @@ func faults() []act {
 		{"fall", 2, func(w *world, _ *rand.Rand) { w.fall() }},
 		{"stand up", 2, func(w *world, _ *rand.Rand) { w.standUp() }},
 		{"repair", 2, func(w *world, _ *rand.Rand) { w.repairs.begin() }},
+		{"taint", 1, func(w *world, _ *rand.Rand) { w.repairs.taint() }},
+		{"quiet", 1, func(w *world, _ *rand.Rand) { w.quiet() }},
 	}
 }
 
@@ -57,12 +59,12 @@ func newPlan(r *rand.Rand) []step {
 		// uses.
 		own := rand.New(rand.NewPCG(r.Uint64(), 0))
 		switch n := r.IntN(20); {
-		case n < 11:
+		case n < 9:
 			a := pick(r, faults(), func(a act) int { return a.weight })
-			add(a.name, func(w *world) { a.do(w, own) })
+			add(a.name, func(w *world) { a.do(w, own); w.sum.fault(a.name) })
 		case n < 14:
 			a := pick(r, crashes(), func(a act) int { return a.weight })
-			add(a.name, func(w *world) { a.do(w, own) })
+			add(a.name, func(w *world) { a.do(w, own); w.sum.fault(a.name) })
 		default:
 			h := pick(r, harms(), func(h harm) int { return h.weight })
 			if _, harmed := heals[h.of]; harmed {

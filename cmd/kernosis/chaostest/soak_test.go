@@ -61,7 +61,7 @@ func growths() []growth {
 		}, 0, 3},
 		{"state on disk", "MiB", func(w *world) float64 { return float64(sizeOf(w, w.agent.State)) / mib }, 0, soakJournalMiB / 4.0},
 		{"time series of /metrics", "", func(w *world) float64 {
-			text, err := w.get("/metrics")
+			text, err := w.get(w.t.Context(), "/metrics")
 			w.must(err)
 			return float64(strings.Count(text, "\n"))
 		}, 0.02, 0},
@@ -78,7 +78,7 @@ func TestSoak(t *testing.T) {
 		t.Skip("make soak runs it")
 	}
 	testenv.HoldKernel(t)
-	w := newWorld(t, cluster.Server(t), *soakFor, "--journal-mib", strconv.Itoa(soakJournalMiB))
+	w := newWorld(t, cluster.Server(t), newSummary(), *soakFor, "--journal-mib", strconv.Itoa(soakJournalMiB))
 	hour := *soakFor / soakHours
 	s := &soak{w: w, all: growths()}
 	s.values = make([][]float64, len(s.all))
@@ -89,7 +89,7 @@ func TestSoak(t *testing.T) {
 			clear(s.values)
 		}
 	}
-	t.Logf("%d OOM kills, %d lines, %d Diagnoses in %v\n%s", w.kills.sure, w.lines.sure, len(w.repairs.begun), *soakFor, s.table())
+	t.Logf("%d OOM kills, %d lines, %d Diagnoses in %v\n%s", len(w.known()), w.lines.total(), len(w.repairs.times), *soakFor, s.table())
 	w.check()
 }
 

@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
-	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/disklab"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
@@ -28,24 +25,8 @@ rules:
 - {name: app-hiccup, events: [log], logs: [app], pattern: 'hiccup', reason: AppHiccup, message: the app had a hiccup, severity: warning}
 `
 
-// count counts how often something has happened.
-type count struct {
-	sure int // each has to be reported exactly once
-	// missing ones may be unreported: they were in the memory of a killed agent whose disk had refused
-	// them. doubled ones may be reported twice: the log has them, and the disk refused the position.
-	missing, doubled int
-	refused          int // refused by the disk since the latest kill of the agent
-}
-
-func (c *count) least() int { return c.sure }
-func (c *count) most() int  { return c.sure + c.missing + c.doubled }
-
-func (c *count) String() string {
-	if c.least() == c.most() {
-		return strconv.Itoa(c.least())
-	}
-	return fmt.Sprintf("%d to %d", c.least(), c.most())
-}
+// appBroken is the condition of these rules.
+const appBroken = "AppBroken"
 
 // world is an agent and what surrounds it.
 type world struct {
@@ -55,6 +36,7 @@ type world struct {
 	node   string
 	disk   *disklab.Disk // of the agent's state
 	agent  *agenttest.Agent
+	other  *agenttest.Agent // of another node, which only the network's harms affect
 	oom    *inject.OOM
 	log    string // path of the app's log
 	url    string // of the agent
@@ -62,25 +44,40 @@ type world struct {
 	repairs     *repairs
 	controllers [2]*controller // one of them leads
 
-	// What has happened, as counted by this test.
-	kills, lines count
-	broken       bool // the app fell over, and did not stand up
+	// What has happened, as this test observes it.
+	victims *victims
+	lines   happenings
+	broken  bool // the app fell over, and did not stand up
+	turns   int  // how often that changed
+	witness *witness
+	losses  losses
+	counted map[float64]lossCounters // by the start of the agent's process
 
-	harmed map[part]func() // how to heal it
-	frozen bool            // the disk
-	alive  bool            // the agent
-	away   bool            // the API server, or its etcd
+	harmed  map[part]func() // how to heal it
+	blocked bool            // writes to the disk wait
+	alive   bool            // the agent
+	away    bool            // the API server, or its etcd
 	// volatile: the agent keeps its state in memory, because it could not write at its start.
 	volatile bool
+
+	earlier string   // path of the earlier version of the agent; empty: none
+	flipped []string // files of the state that were damaged
+	flooded int      // kills beside those of oom
+	groups  int      // cgroups that the test has made
+	objects []string // of BPF, before the agent
 
 	mu    sync.Mutex
 	notes strings.Builder
 	began time.Time
+	sum   *summary
 }
 
 // newWorld starts an agent with further arguments, for tests that take lasts longer than a plan.
-func newWorld(t *testing.T, server *kubetest.Server, lasts time.Duration, args ...string) *world {
-	w := &world{t: t, server: server, node: server.Node(t), harmed: map[part]func(){}, began: time.Now()}
+func newWorld(t *testing.T, server *kubetest.Server, sum *summary, lasts time.Duration, args ...string) *world {
+	w := &world{
+		t: t, server: server, node: server.Node(t), harmed: map[part]func(){}, counted: map[float64]lossCounters{}, began: time.Now(), sum: sum,
+	}
+	w.objects = objects(w)
 	w.disk = disklab.NewExt4(t, 32<<20)
 	dir := t.TempDir()
 	w.log = filepath.Join(dir, "app.log")
@@ -96,6 +93,7 @@ func newWorld(t *testing.T, server *kubetest.Server, lasts time.Duration, args .
 	server.CRDs(t)
 	kubeconfig, namespace := server.Kubeconfig(t, through), server.Namespace(t)
 	w.repairs = newRepairs(w, namespace)
+	w.witness = w.watch()
 	for i := range w.controllers {
 		w.controllers[i] = newController(w, fmt.Sprintf("controller %d", i), kubeconfig, namespace)
 	}
@@ -104,13 +102,17 @@ func newWorld(t *testing.T, server *kubetest.Server, lasts time.Duration, args .
 		"--rules-dir", rulesDir, "--log", "app=file:" + w.log}, args...)...)
 	w.agent.Command = "agent"
 	w.agent.State = filepath.Join(w.disk.Dir, "state")
+	w.other = agenttest.New(t, agenttest.Program(t), "--kubeconfig", kubeconfig, "--namespace", namespace, "--node-name", w.repairs.other,
+		"--port", "0", "--prometheus-port", "0", "--report-socket", "", "--log", "none")
+	w.other.Command = "agent"
+	w.other.Start()
 	w.oom = &inject.OOM{StateDir: t.TempDir(), Limit: lasts + 10*time.Minute}
+	w.victims = watchVictims(t)
 	w.must(w.oom.Start(t.Context()))
 	t.Cleanup(func() { _ = w.oom.Close() })
 	// Registered last, so that it runs first: no other cleanup may hang because of a harm.
 	t.Cleanup(w.healAll)
-	w.agent.Start()
-	w.alive = true
+	w.start()
 	w.agent.WaitSources(0)
 	return w
 }
@@ -122,13 +124,12 @@ func (w *world) must(err error) {
 	}
 }
 
-// note writes to the diary and the test's log.
+// note writes to the diary, which a failure prints.
 func (w *world) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	fmt.Fprintf(&w.notes, "%8.3fs  ", time.Since(w.began).Seconds())
 	fmt.Fprintf(&w.notes, format+"\n", args...)
-	w.t.Logf(format, args...)
 }
 
 func (w *world) diary() string {
@@ -143,6 +144,21 @@ func (w *world) follow(plan []step) {
 		<-time.After(s.after)
 		w.note("%s", s.name)
 		s.do(w)
+		w.sample()
+	}
+}
+
+// start starts the agent. On a disk that refuses writes it keeps its state in memory.
+func (w *world) start() {
+	w.t.Helper()
+	w.agent.Start()
+	w.alive = true
+	w.volatile = w.harmed[disk] != nil
+	w.losses.lags()
+	if w.volatile {
+		w.losses.refuses(true)
+	} else {
+		w.losses.unsaved = 0
 	}
 }
 
@@ -151,51 +167,23 @@ func (w *world) kill() {
 	w.t.Helper()
 	_, err := w.oom.Kill(w.t.Context())
 	w.must(err)
-	w.happened(&w.kills, 1)
 }
 
 func (w *world) hiccups(n int) {
 	w.t.Helper()
 	w.write(strings.Repeat("hiccup\n", n))
-	w.happened(&w.lines, n)
+	w.lines.add(n)
 }
 
-func (w *world) happened(c *count, n int) {
-	c.sure += n
-	if w.harmed[disk] != nil || w.volatile {
-		c.refused += n
+func (w *world) fall()    { w.write("it fell over\n"); w.turn(true) }
+func (w *world) standUp() { w.write("it stood up\n"); w.turn(false) }
+
+func (w *world) turn(broken bool) {
+	if w.broken != broken {
+		w.broken = broken
+		w.turns++
 	}
 }
-
-// notSaved counts what the agent has not written yet as refused: a disk that begins to refuse writes
-// refuses that, too.
-func (w *world) notSaved() {
-	w.t.Helper()
-	group, kills, lines := filepath.Base(w.oom.Cgroup()), 0, 0
-	_, err := journal.Read(filepath.Join(w.agent.State, "journal"), 0, func(e journal.Entry) error {
-		switch ev := e.Event; {
-		case ev == nil:
-		case ev.Kind == event.OOMKill && ev.Cgroup != nil && filepath.Base(ev.Cgroup.Path) == group:
-			kills++
-		case ev.Kind == event.Log && ev.Log.Text == "hiccup":
-			lines++
-		}
-		return nil
-	})
-	w.must(err)
-	w.kills.refused = max(w.kills.refused, w.kills.sure-kills)
-	w.lines.refused = max(w.lines.refused, w.lines.sure-lines)
-}
-
-// memoryLost adjusts the counts after a kill of the agent: what the disk has refused is only in the log,
-// or lost.
-func (w *world) memoryLost() {
-	w.lines.doubled, w.lines.refused = w.lines.doubled+w.lines.refused, 0
-	w.kills.sure, w.kills.missing, w.kills.refused = w.kills.sure-w.kills.refused, w.kills.missing+w.kills.refused, 0
-}
-
-func (w *world) fall()    { w.write("it fell over\n"); w.broken = true }
-func (w *world) standUp() { w.write("it stood up\n"); w.broken = false }
 
 func (w *world) write(text string) {
 	w.t.Helper()

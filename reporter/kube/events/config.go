@@ -10,6 +10,9 @@ import (
 	"github.com/kernosis/kernosis/collector/pods"
 )
 
+// DefaultIdle is the default of Config.Idle.
+const DefaultIdle = 10 * time.Minute
+
 // Component is the source of the Events.
 const Component = "kernosis"
 
@@ -47,7 +50,7 @@ type Config struct {
 
 	PatchEvery time.Duration // the least time between two writes of one Event; 10 s
 	PatchMost  time.Duration // PatchEvery grows to this while a series goes on; 1 min
-	Idle       time.Duration // a series ends after this time without an occurrence; 10 min
+	Idle       time.Duration // a series ends after this time without an occurrence; DefaultIdle
 	SaveEvery  time.Duration // the least time between two writes of events.json; 10 s
 	PodWait    time.Duration // how long an Event waits for its pod to be known; 5 s
 	Timeout    time.Duration // of a request; 10 s
@@ -57,7 +60,7 @@ func (c Config) withDefaults() Config {
 	c.PatchEvery, c.PatchMost = cmp.Or(c.PatchEvery, 10*time.Second), cmp.Or(c.PatchMost, time.Minute)
 	// kubelet's restart back-off reaches 5 min: a container that is killed again and again stays one
 	// series.
-	c.Idle = cmp.Or(c.Idle, 10*time.Minute)
+	c.Idle = cmp.Or(c.Idle, DefaultIdle)
 	c.SaveEvery, c.PodWait = cmp.Or(c.SaveEvery, 10*time.Second), cmp.Or(c.PodWait, 5*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
 	if c.Fault == nil {

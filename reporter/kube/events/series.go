@@ -33,9 +33,10 @@ type series struct {
 	About    string           `json:"about,omitempty"` // UID of the affected pod
 	Object   string           `json:"object"`          // the affected object, to check whether it is always the same
 	Mixed    bool             `json:"mixed,omitempty"` // there are several objects
-	// Began is the time of the entry that began the series. After a problem was muted for long it
-	// gets a second series with the same First. Zero: an earlier release, which did not use Began
-	// in the name, began the series.
+	// Began is the time of the entry that began the series, if an earlier series with the same
+	// First may be over by then: after a problem was muted for long it gets a second one. In all
+	// others it is zero, because release 0.1.0 does not have it in the name, and after a rollback
+	// would create a second Event with the whole count.
 	Began      time.Time `json:"began,omitzero"`
 	First      time.Time `json:"first"` // First and Last are the fault's own times
 	Last       time.Time `json:"last"`

@@ -45,6 +45,7 @@ func New(cfg Config) (*Sink, error) {
 	k := &Sink{cfg: cfg.withDefaults(), poke: make(chan struct{}, 1), api: clientWriter{cfg.Client}, stats: Stats{Requests: map[conditions.Outcome]uint64{}}}
 	k.file = statefile.File{Path: filepath.Join(cfg.Dir, StateFile), Durable: true, Written: func() { k.cfg.Fault(StageWritten) }}
 	k.table = newTable()
+	k.table.idle = k.cfg.Idle
 	var st state
 	found, err := k.file.Load(stateVersion, &st)
 	switch {
@@ -61,6 +62,7 @@ func New(cfg Config) (*Sink, error) {
 		// were sent.
 		k.cfg.Log.Error("can't read the saved state of Events; starting over", "error", err)
 		k.table, found = newTable(), false
+		k.table.idle = k.cfg.Idle
 	}
 	// After a power failure the journal may be behind the state, and will reuse numbers that the
 	// state already contains.

@@ -30,6 +30,7 @@ type table struct {
 	max    int           // number of series, each up to 4 KiB of memory
 	burst  int           // series that a rule may begin at once
 	refill time.Duration // time after which it may begin one more
+	idle   time.Duration // Config.Idle
 
 	live       map[key]*series
 	list       []*series // by Order
@@ -42,7 +43,7 @@ type table struct {
 
 func newTable() *table {
 	return &table{
-		max: 1000, burst: 20, refill: 30 * time.Second,
+		max: 1000, burst: 20, refill: 30 * time.Second, idle: DefaultIdle,
 		live: map[key]*series{}, rules: map[string]*RuleStats{}, conditions: map[string]problem.Status{},
 	}
 }
@@ -258,7 +259,10 @@ func (t *table) begin(r *RuleStats, k key, o *reporting) *series {
 	t.order++
 	s := &series{
 		Rule: k.rule, Pod: k.pod, Part: k.part, Order: t.order, Object: o.object,
-		Began: o.item.Now.Round(0), First: first.Round(0), Last: first.Round(0),
+		First: first.Round(0), Last: first.Round(0),
+	}
+	if o.item.Now.Sub(first).Abs() >= t.idle {
+		s.Began = o.item.Now.Round(0)
 	}
 	if o.item.Kernel {
 		s.kernel = o.last

@@ -1,6 +1,8 @@
 package events
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -49,6 +51,21 @@ func TestStormOverManyPods(t *testing.T) {
 	}
 	if !node.Mixed || !node.First.Equal(at(0)) || !node.Last.Equal(at(4.999)) {
 		t.Errorf("the Node's series is %+v", node)
+	}
+}
+
+// TestNameAtARollback: release 0.1.0 computes the name of a series that this version has saved without the
+// time at which it began. It must be the same, or it creates another Event with the whole count.
+func TestNameAtARollback(t *testing.T) {
+	tb := newTable()
+	tb.fold(kill("pod-1", 1))
+	st, _ := tb.state("node", 1, at(2), time.Hour)
+	for _, s := range st.Series {
+		parts := strings.Join([]string{"node", s.Rule, s.Pod, s.Part, s.First.UTC().Format(time.RFC3339Nano), ""}, "\x00")
+		sum := sha256.Sum256([]byte(parts))
+		if want := Component + "-" + hex.EncodeToString(sum[:16]); s.name("node") != want {
+			t.Errorf("series %+v has the name %s, 0.1.0 gives it %s", s, s.name("node"), want)
+		}
 	}
 }
 
