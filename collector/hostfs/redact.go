@@ -23,16 +23,21 @@ var (
 	header = regexp.MustCompile(`(?i)^((?:proxy-)?authorization|x-[a-z-]*(?:token|key)|cookie):.*$`) //nolint:gochecknoglobals // a constant
 	// headerText matches the beginning of such a header within a text.
 	headerText = regexp.MustCompile(`(?i)\b(?:(?:proxy-)?authorization|x-[a-z-]*(?:token|key)|cookie):`) //nolint:gochecknoglobals // a constant
-	// pair matches a name and its value; if the value is in escaped quotes, only the opening quote.
-	pair = regexp.MustCompile(`([A-Za-z][A-Za-z0-9_.-]*)\\*["']?[ \t]*[:=][ \t]*(\\+"|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s"',;}\]]+)`) //nolint:gochecknoglobals // a constant
+	// pair matches a name and its value; if the value is in escaped quotes, only the opening quote. The
+	// closing quote may be missing in a text that was cut.
+	pair = regexp.MustCompile(`([A-Za-z][A-Za-z0-9_.-]*)\\*["']?[ \t]*[:=][ \t]*(\\+"|"(?:[^"\\]|\\.)*(?:"|\\?$)|'[^']*(?:'|$)|[^\s"',;}\]]+)`) //nolint:gochecknoglobals // a constant
+	// quotedFlag matches a flag and the opening quote of the value in the next word.
+	quotedFlag = regexp.MustCompile(`(?:^|[\s\\"'])--?([A-Za-z][A-Za-z0-9_.-]*)[ \t]+(\\*["'])`) //nolint:gochecknoglobals // a constant
 	// opening matches the opening quote of a value.
 	opening = regexp.MustCompile(`^\\*["']`) //nolint:gochecknoglobals // a constant
 	// further matches text behind a pair's unquoted value that may still belong to the value.
 	further = regexp.MustCompile(`^[,;}\]]+[^\s"',;}\]:=]+`) //nolint:gochecknoglobals // a constant
 	// cutUserInfo matches a password in a URL whose end is missing, in arguments separated by NUL.
 	cutUserInfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^/\s:@\x00]*):[^/\s\x00]*$`) //nolint:gochecknoglobals // a constant
-	// privateKey matches a private key in PEM.
-	privateKey = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(-----END [A-Z ]*PRIVATE KEY-----)?`) //nolint:gochecknoglobals // a constant
+	// privateKey matches a private key in PEM, encrypted or not. In a text that was cut, its beginning
+	// or end may be missing.
+	privateKey = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[\s\\rn]*(?:Proc-Type|DEK-Info): [A-Za-z0-9,-]*)*[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?` +
+		`|\A(?:[A-Za-z0-9+/=]*\r?\n)*-----END [A-Z ]*PRIVATE KEY-----`) //nolint:gochecknoglobals // a constant
 	// jwt matches a token, of a service account or another, anywhere.
 	jwt = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(\.[A-Za-z0-9_-]*)?`) //nolint:gochecknoglobals // a constant
 )
@@ -50,9 +55,11 @@ func Redact(args []string) []string {
 		bare := strings.TrimLeft(flag, "-")
 		switch {
 		case name == "user" && strings.Contains(a, ":"):
-			user, _, _ := strings.Cut(a, ":")
-			out[i] = user + ":" + Redacted
-		case name == "secret" && strings.HasPrefix(a, Redacted):
+			user, password, _ := strings.Cut(a, ":")
+			if out[i] = a; !strings.HasPrefix(password, Redacted) {
+				out[i] = user + ":" + Redacted
+			}
+		case name == "secret" && strings.HasPrefix(strings.TrimLeft(a, `\"'`), Redacted):
 			out[i] = a
 		case name == "secret" && scheme(a):
 			out[i], next = a, "secret"
@@ -69,7 +76,7 @@ func Redact(args []string) []string {
 			out[i] = flag + "=" + Redacted
 		case strings.ContainsAny(a, " \t\n"):
 			// A shell script, or a title that a process has set for itself.
-			out[i] = redactWords(redactPairs(redactHeaders(a)))
+			out[i] = redactLine(a)
 		case given && bare != flag && strings.HasPrefix(value, Redacted): // a word of a text
 			out[i] = flag + "=" + Redacted + afterValue(value[len(Redacted):])
 		default:
@@ -91,16 +98,13 @@ func Redact(args []string) []string {
 // RedactText is [Redact] for a text of lines, such as a log or a settings file. It also removes
 // values after such a name and a colon, and private keys.
 func RedactText(text string) string {
-	text = privateKey.ReplaceAllString(text, Redacted)
-	var b strings.Builder
-	for line := range strings.SplitAfterSeq(text, "\n") {
-		if !mayHaveSecret(line) {
-			b.WriteString(line)
-			continue
+	lines := strings.Split(privateKey.ReplaceAllString(text, Redacted), "\n")
+	for i, line := range lines {
+		if mayHaveSecret(line) {
+			lines[i] = redactLine(line)
 		}
-		b.WriteString(redactWords(redactPairs(redactHeaders(line))))
 	}
-	return b.String()
+	return strings.Join(lines, "\n")
 }
 
 // mayHaveSecret is a quick check that returns false for most lines.
@@ -117,6 +121,37 @@ func RedactValue(name, value string) string {
 		return Redacted
 	}
 	return RedactText(value)
+}
+
+func redactLine(line string) string {
+	return redactWords(redactPairs(redactFlags(redactHeaders(line))))
+}
+
+// redactFlags removes quoted values behind flags with names of secrets, and the password in a quoted
+// value of --user: curl -u 'web:x'.
+func redactFlags(line string) string {
+	var b strings.Builder
+	for {
+		m := quotedFlag.FindStringSubmatchIndex(line)
+		if m == nil {
+			return b.String() + line
+		}
+		name, quote := line[m[2]:m[3]], line[m[4]:m[5]]
+		b.WriteString(line[:m[5]])
+		line = line[m[5]:]
+		if isUser := name == "u" || name == "user"; isUser || isSecret(name) {
+			end, _ := closing(line, []string{quote})
+			user, _, given := strings.Cut(line[:end], ":")
+			switch {
+			case !isUser:
+				b.WriteString(Redacted)
+				line = line[end:]
+			case given:
+				b.WriteString(user + ":" + Redacted)
+				line = line[end:]
+			}
+		}
+	}
 }
 
 // redactHeaders removes the values of headers, up to the end of the line or of the quotation that
@@ -189,9 +224,11 @@ func closing(text string, open []string) (from, to int) {
 	return len(text), len(text)
 }
 
-// redactPairs removes the values after names of secrets: password: x, "token": "x".
+// redactPairs removes the values after names of secrets: password: x, "token": "x",
+// {"name":"token","value":"x"}.
 func redactPairs(line string) string {
 	var b strings.Builder
+	object := "" // the value of the name before
 	for {
 		m := pair.FindStringSubmatchIndex(line)
 		if m == nil {
@@ -203,6 +240,13 @@ func redactPairs(line string) string {
 		}
 		name, value := line[m[2]:m[3]], strings.Trim(line[m[4]:m[5]], `\"'`)
 		b.WriteString(line[:m[4]])
+		if strings.EqualFold(name, "value") {
+			name = object
+		}
+		object = ""
+		if strings.EqualFold(name, "name") {
+			object = value
+		}
 		if slices.Contains([]string{"", "true", "false", strings.TrimSuffix(Redacted, "]")}, value) || strings.HasPrefix(value, "/") || !isSecret(name) {
 			line = line[m[4]:] // the value may contain pairs
 			continue

@@ -60,12 +60,23 @@ func TestRedactText(t *testing.T) {
 		`secret = "hunter2 and more"`:                                                 `secret = "[redacted]"`,
 		"GET https://web:hunter2@db/x?token=abc":                                      "GET https://web:[redacted]@db/x?token=[redacted]",
 		"-----BEGIN EC PRIVATE KEY-----\nMHcC\nAQ==\n-----END EC PRIVATE KEY-----\nx": "[redacted]\nx",
+		"MHcC\nAQ==\n-----END EC PRIVATE KEY-----\nx":                                 "[redacted]\nx",
 		"  bearer eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhYmMifQ.c2ln ":                      "  bearer [redacted] ",
 		// A log line that quotes a message, and one that quotes such a line.
 		`error="403: {\"token\":\"hunter2\",\"name\":\"web\"}"`:   `error="403: {\"token\":\"[redacted]\",\"name\":\"web\"}"`,
 		`error="bad argument --password=\"hunter2 x\" of web"`:    `error="bad argument --password=\"[redacted]\" of web"`,
 		`text="error=\"403: {\\\"token\\\":\\\"hunter2\\\"}\" x"`: `text="error=\"403: {\\\"token\\\":\\\"[redacted]\\\"}\" x"`,
 		`error="{\"token\":\"a\\\"hunter2\"}"`:                    `error="{\"token\":\"[redacted]\"}"`,
+		// A text that was cut.
+		`{"name":"web","token":"hunter2 an`:         `{"name":"web","token":"[redacted]"`,
+		`token: 'hunter2 an`:                        `token: '[redacted]'`,
+		`error="{\"token\":\"hunter2 an` + "\nnext": `error="{\"token\":\"[redacted]\"` + "\nnext",
+		// Quoted values behind a flag, and of an object with a name.
+		"sh -c 'mysql --password \"hunter2 and\" -h db'":     "sh -c 'mysql --password \"[redacted]\" -h db'",
+		"curl -u 'web:hunter2 and' --user \"1 2\" https://x": "curl -u 'web:[redacted]' --user \"1 2\" https://x",
+		`{"name":"DB_PASSWORD","value":"hunter2"}`:           `{"name":"DB_PASSWORD","value":"[redacted]"}`,
+		`{"name":"TOKEN_FILE","value":"a"}`:                  `{"name":"TOKEN_FILE","value":"a"}`,
+		`{"name":"web","value":"a"}`:                         `{"name":"web","value":"a"}`,
 		// A header extends to the end of its line, or of the quotation around it: quotes within its
 		// value end nothing.
 		"Cookie: a=\"x\"; b=hunter2\nnext line":                                                      "Cookie: [redacted]\nnext line",
@@ -96,10 +107,7 @@ func TestRedactText(t *testing.T) {
 
 // Lines that pass the quick check contain no secret by any rule.
 func TestMayHaveSecret(t *testing.T) {
-	for _, name := range []string{
-		"password", "PASSWD", "passphrase", "secret", "Credential", "api-key", "accesskey", "private.key", "key-data", "authorization",
-		"db-pass", "PWD", "my.pw", "token", "auth", "jwt", "bearer", "cookie", "accessToken", "dbPass", "dbPwd",
-	} {
+	for _, name := range secretNames() {
 		if !isSecret(name) || !mayHaveSecret("x "+name+"=hunter2") {
 			t.Error(name)
 		}

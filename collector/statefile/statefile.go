@@ -4,6 +4,7 @@
 package statefile
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -81,6 +82,9 @@ func Decode(raw []byte, known int, v any) error {
 	}
 	if err := json.Unmarshal(raw, &of); err != nil {
 		return err
+	}
+	if raw = bytes.TrimSpace(raw); raw[0] != '{' { // null, which encoding/json decodes into anything
+		return fmt.Errorf("%.20s is not an object", raw)
 	}
 	if of.Version > known {
 		return &NewerError{Form: of.Version, Known: known}

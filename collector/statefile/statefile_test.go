@@ -117,6 +117,7 @@ func TestLoad(t *testing.T) {
 		"torn":                {content: `{"version":2,"na`, broken: true},
 		"empty":               {content: ``, broken: true},
 		"of another type":     {content: `{"version":2,"name":7}`, broken: true},
+		"null":                {content: " null\n", broken: true},
 		"without any version": {content: `"a"`, broken: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package lint
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -144,10 +145,16 @@ func ParseCorpus(name string, data []byte) (*Corpus, error) {
 func parseFault(m *document.Mapping) Fault {
 	m.Need("name", "forms")
 	out := Fault{Name: m.Text("name"), Reasons: m.Texts("reasons")}
+	if out.Name == "" && m.Keys["name"] != nil {
+		m.Errorf("name", "is empty")
+	}
+	if forms := m.Keys["forms"]; forms != nil && len(forms.Content) == 0 {
+		m.Errorf("forms", "is empty")
+	}
 	for _, f := range m.Objects("forms", "from", "to", "arch", "seen", "lines") {
 		f.Need("lines")
 		form := Form{Arch: f.Text("arch"), Seen: f.Text("seen"), Lines: f.Texts("lines")}
-		if f.Keys["lines"] != nil && len(form.Lines) == 0 {
+		if f.Keys["lines"] != nil && (len(form.Lines) == 0 || slices.Contains(form.Lines, "")) {
 			f.Errorf("lines", "is empty")
 		}
 		for key, into := range map[string]*Version{"from": &form.From, "to": &form.To} {
@@ -159,6 +166,9 @@ func parseFault(m *document.Mapping) Fault {
 				f.Errorf(key, "%v", err)
 			}
 			*into = v
+		}
+		if form.To != (Version{}) && form.To.before(form.From) {
+			f.Errorf("to", "%v comes before %v", form.To, form.From)
 		}
 		out.Forms = append(out.Forms, form)
 	}

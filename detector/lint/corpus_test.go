@@ -106,3 +106,37 @@ func TestKernels(t *testing.T) {
 		}
 	}
 }
+
+// A corpus is refused with the place of each mistake, or each form has lines, and kernels that log it.
+func FuzzParseCorpus(f *testing.F) {
+	raw, err := os.ReadFile("corpus.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Add([]byte("faults: [{name: a, forms: [{from: \"6.1\", to: \"5.10\", lines: [b]}]}]\nvalues: {dev: sda}\nrenamed: [{name: a, now: b, since: \"6.1\"}]"))
+	f.Add([]byte("faults: [{name: \"\", forms: []}, {name: a, forms: [{lines: [\"\", a]}]}]\nhealthy: [1, null]"))
+	mistake := regexp.MustCompile(`^c\.yaml(:\d+(:\d+)?)?: .`)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := lint.ParseCorpus("c.yaml", data)
+		if err != nil {
+			for line := range strings.SplitSeq(err.Error(), "\n") {
+				if c != nil || !mistake.MatchString(line) {
+					t.Errorf("%q: %q", data, line)
+				}
+			}
+			return
+		}
+		for _, fault := range c.Faults {
+			if fault.Name == "" || len(fault.Forms) == 0 {
+				t.Errorf("%q: %+v", data, fault)
+			}
+			for _, form := range fault.Forms {
+				all := lint.Kernels{From: form.From, To: form.To}
+				if len(form.Lines) == 0 || slices.Contains(form.Lines, "") || form.To != (lint.Version{}) && !form.Of(all) {
+					t.Errorf("%q: %+v", data, form)
+				}
+			}
+		}
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Minimum fixed text of a format to prove that the kernel prints a line. Formats with less, such as
@@ -15,6 +16,8 @@ const (
 	minFixed = 10 // bytes of fixed text in a format with conversions
 	minRun   = 4  // contiguous bytes of fixed text
 	minPlain = 6  // bytes of any format
+	// maxFormat is more than the kernel prints in one record (PRINTKRB_RECORD_MAX, 1 KiB).
+	maxFormat = 4 << 10
 )
 
 // Formats holds the format strings of a kernel that may print some given lines.
@@ -86,8 +89,8 @@ func newLineText(lines []string) *lineText {
 // mayPrint reports whether the format has enough fixed text, and the lines contain its longest part.
 func (t *lineText) mayPrint(format string) bool {
 	format = strings.TrimSpace(format)
-	if len(format) < minPlain {
-		return false
+	if len(format) < minPlain || len(format) > maxFormat || !utf8.ValidString(format) {
+		return false // the latter are data of a binary file
 	}
 	longest, all, parts := "", 0, conversion.Split(format, -1)
 	for _, fixed := range parts {

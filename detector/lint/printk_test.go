@@ -1,9 +1,11 @@
 package lint_test
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/kernosis/kernosis/detector/lint"
 )
@@ -64,4 +66,25 @@ func TestOfKernel(t *testing.T) {
 	if !slices.Equal(lines, []int{2}) {
 		t.Errorf("%v", found)
 	}
+}
+
+// Any file gives formats, and a line of fixed text is printed if the file has it.
+func FuzzReadFormats(f *testing.F) {
+	f.Add([]byte("%s error, dev %s\ntx hang\n<6> a.c:1 f \"first line of two\\nsecond line of two\\n\"\n"), "vmxnet3 0000:0b:00.0 ens192: tx hang")
+	f.Add([]byte("\xff%s controller is down; will reset: CSTS=0x%x\n"), "controller is down; will reset: CSTS=0x10")
+	f.Add([]byte("\x013Out of memory: Killed process %d (%s) total-vm:%lukB\n%*ph%%\n"), "Out of memory: Killed process 7 (a b) total-vm:12kB")
+	f.Fuzz(func(t *testing.T, kernel []byte, line string) {
+		formats, err := lint.ReadFormats(bytes.NewReader(kernel), []string{line})
+		if err != nil {
+			t.Fatal(err)
+		}
+		formats.Print(line)
+		if line = strings.TrimSpace(line); len(line) < 6 || strings.ContainsAny(line, "%\n\x01") || strings.HasPrefix(line, "<") || !utf8.ValidString(line) {
+			return
+		}
+		formats, err = lint.ReadFormats(bytes.NewReader(slices.Concat(kernel, []byte("\n"+line+"\n"))), []string{line})
+		if err != nil || !formats.Print(line) {
+			t.Errorf("%q is not printed, %v", line, err)
+		}
+	})
 }

@@ -178,7 +178,8 @@ func (s *Store) readIndex(id string) (known map[string]Artifact, folders []strin
 		if a.Folder != "" && !slices.Contains(folders, a.Folder) {
 			folders = append(folders, a.Folder)
 		}
-		if len(a.SHA256) == hex.EncodedLen(sha256.Size) && a.Time.Before(time.Now().Add(time.Hour)) {
+		sum, err := hex.DecodeString(a.SHA256)
+		if err == nil && len(sum) == sha256.Size && checkName(a.Name) == nil && a.Size >= 0 && a.Time.Before(time.Now().Add(time.Hour)) {
 			known[a.Name] = a
 		}
 	}

@@ -2,14 +2,20 @@ package artifact
 
 import (
 	"bufio"
+	"encoding/hex"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestMain(m *testing.M) {
@@ -138,6 +144,48 @@ func TestIndexWithALongLine(t *testing.T) {
 	if known, _ := s.readIndex("d"); known["a"].Size != 1 {
 		t.Errorf("got %+v", known)
 	}
+}
+
+// Whatever an index contains, its entries name files of the diagnosis, and what is added afterwards
+// is found.
+func FuzzIndex(f *testing.F) {
+	digest := strings.Repeat("0a", 32)
+	f.Add([]byte("\n{\"name\":\"a\",\"size\":1,\"sha256\":\""+digest+"\",\"time\":\"2026-11-21T12:00:00Z\"}\n"), "b.txt", "")
+	f.Add([]byte("\n{\"name\":\"a\",\"folder\":\"/srv/x\",\"sha256\":\""+digest+"\"}\n{\"folder\":\"/srv/y\"}\n{\"name\":\"to"), "a", "/srv/x")
+	f.Add([]byte("{\"name\":\"../a\",\"folder\":\"../x\",\"size\":-1,\"sha256\":\""+strings.Repeat("x", 64)+"\"}\nnull\n\x00"), "", "/")
+	dir := f.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err == nil {
+		err = root.Mkdir("d", 0o700)
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = root.Close() })
+	s := &Store{root: root, log: quiet()}
+	f.Fuzz(func(t *testing.T, index []byte, name, folder string) {
+		if err := root.WriteFile("d/"+indexFile, index, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		known, _ := s.readIndex("d")
+		for name, a := range known {
+			if sum, err := hex.DecodeString(a.SHA256); name != a.Name || checkName(name) != nil || a.Size < 0 || err != nil || len(sum) != 32 {
+				t.Errorf("%q: %+v", index, a)
+			}
+		}
+		added := Artifact{Name: "x" + name, Size: 7, SHA256: digest, Time: time.Unix(1795000000, 5).UTC(), Truncated: true, Folder: folder}
+		if checkName(added.Name) != nil || !utf8.ValidString(folder) {
+			return
+		}
+		if err := s.addToIndex("d", added); err != nil {
+			t.Fatal(err)
+		}
+		known[added.Name] = added
+		again, in := s.readIndex("d")
+		if diff := cmp.Diff(known, again); diff != "" || folder != "" && !slices.Contains(in, folder) {
+			t.Errorf("%q, folders %q (-want +got):\n%s", index, in, diff)
+		}
+	})
 }
 
 func TestOpenLeavesWhatIsNotItsOwn(t *testing.T) {

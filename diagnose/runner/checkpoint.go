@@ -249,7 +249,7 @@ func (r *Runner) Close(id string, end End) (*Report, error) {
 // checkpoint. It returns an error while the diagnosis is executed, and for a checkpoint of a newer
 // version.
 func (r *Runner) Forget(id string) error {
-	if !validID.MatchString(id) {
+	if !ValidID(id) {
 		return fmt.Errorf("%.140q is not the ID of a diagnosis", id)
 	}
 	if err := r.begin(id); err != nil {

@@ -92,12 +92,14 @@ type Diagnosis struct {
 	cancelled *Cancelled // set if it was cancelled while queued
 }
 
-// validID is the form of an ID; such an ID can't lead out of the checkpoint folder.
 var validID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// ValidID reports whether a run can have this ID. Such an ID can't lead out of the checkpoint folder.
+func ValidID(id string) bool { return validID.MatchString(id) }
 
 func (d *Diagnosis) check() error {
 	var errs []error
-	if !validID.MatchString(d.ID) {
+	if !ValidID(d.ID) {
 		errs = append(errs, fmt.Errorf("id %.140q: want 1 to 128 letters, digits, '.', '_', '-'", d.ID))
 	}
 	if d.Graph == nil {

@@ -25,7 +25,7 @@ type Saved struct {
 //
 // Errors: [fs.ErrNotExist] if there is no checkpoint, and [*CheckpointError].
 func ReadSaved(dir, id string) (*Saved, error) {
-	if !validID.MatchString(id) {
+	if !ValidID(id) {
 		return nil, fmt.Errorf("%.140q is not the ID of a diagnosis", id)
 	}
 	s := store{path: SavedPath(dir, id)}
@@ -68,7 +68,7 @@ func SavedIDs(dir string) ([]string, error) {
 	}
 	var ids []string
 	for _, p := range paths {
-		if id := p[len(filepath.Dir(p))+1 : len(p)-len(extension)]; validID.MatchString(id) {
+		if id := p[len(filepath.Dir(p))+1 : len(p)-len(extension)]; ValidID(id) {
 			ids = append(ids, id)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -98,4 +99,52 @@ func TestSavedRunsThatCannotBeRead(t *testing.T) {
 	if ids, err := runner.SavedIDs(filepath.Join(dir, "missing")); len(ids) != 0 || err != nil {
 		t.Error(ids, err)
 	}
+}
+
+// A checkpoint with a valid checksum is a run whose records are nodes of its graph, or an error; a
+// damaged one is always an error.
+func FuzzReadSaved(f *testing.F) {
+	for _, name := range []string{"waits", "ended", "begun"} {
+		raw, err := os.ReadFile("testdata/earlier/" + name + ".checkpoint")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw[slices.Index(raw, '\n')+1:], uint16(20), byte(1))
+	}
+	f.Add([]byte(`{"plan":{"nodes":[{"ID":1,"Operation":"x"},{"ID":0,"To":[1]}],"effects":["",""]},"begun":{"id":1,"starts":1}}`), uint16(500), byte(0xff))
+	f.Add([]byte("null"), uint16(0), byte(0))
+	dir := f.TempDir()
+	read := func(t *testing.T, content []byte) (*runner.Saved, error) {
+		if err := os.WriteFile(runner.SavedPath(dir, "a"), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		saved, err := runner.ReadSaved(dir, "a")
+		if _, known := errors.AsType[*runner.CheckpointError](err); (saved == nil) != (err != nil) || err != nil && !known {
+			t.Fatalf("%q: %+v, %v", content, saved, err)
+		}
+		return saved, err
+	}
+	f.Fuzz(func(t *testing.T, body []byte, at uint16, change byte) {
+		good := withChecksum(body)
+		if saved, err := read(t, good); err == nil {
+			seen := map[int]bool{}
+			for _, rec := range saved.Report.Records {
+				if rec.ID < 1 || rec.ID >= saved.Graph.Len() || seen[rec.ID] || rec.Operation != saved.Graph.Node(rec.ID).Operation {
+					t.Errorf("%s: record %+v", body, rec)
+				}
+				seen[rec.ID] = true
+			}
+			if len(saved.Effects) != saved.Graph.Len() {
+				t.Errorf("%s: %d effects", body, len(saved.Effects))
+			}
+		}
+		damaged := good[:int(at)%len(good)]
+		if change != 0 {
+			damaged = slices.Clone(good)
+			damaged[int(at)%len(good)] ^= change
+		}
+		if saved, err := read(t, damaged); err == nil {
+			t.Errorf("%q is damaged and reads as %+v", damaged, saved)
+		}
+	})
 }

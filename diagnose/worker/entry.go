@@ -38,6 +38,11 @@ type saved struct {
 	MayRepair bool `json:"mayRepair,omitempty"`
 }
 
+// valid reports whether it may be an entry, as far as one can see: its ID names files.
+func (s *saved) valid() bool {
+	return runner.ValidID(s.ID) && s.Diagnosis != nil && s.Diagnosis.Name != ""
+}
+
 // end is how a Diagnosis ended.
 type end struct {
 	runner.End

@@ -95,7 +95,7 @@ func readSaved(path, id string) (*saved, error) {
 	if err := statefile.Decode(raw, ledgerVersion, &s); err != nil {
 		return nil, err
 	}
-	if s.ID != id || s.Diagnosis == nil || s.Diagnosis.Name == "" {
+	if s.ID != id || !s.valid() {
 		return nil, errors.New("not a valid entry of the ledger")
 	}
 	return &s, nil

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -229,19 +230,27 @@ func (w *Worker) restore(raw json.RawMessage) error {
 	if err == nil {
 		err = w.engine.Restore(remembered)
 	}
+	invalid := 0
 	for _, o := range s.Waiting {
-		if o.Problem != nil && len(w.waiting) < maxWaiting {
-			o.since = time.Now()
-			w.waiting = append(w.waiting, o)
+		if o.Problem == nil || len(w.waiting) == maxWaiting {
+			invalid++
+			continue
 		}
+		o.since = time.Now()
+		w.waiting = append(w.waiting, o)
 	}
 	for i := range s.Wanted {
 		one := &s.Wanted[i]
-		if one.Diagnosis == nil || w.entries[one.ID] != nil {
-			continue
+		switch {
+		case !one.valid():
+			invalid++
+		case w.entries[one.ID] == nil:
+			e := w.add(one)
+			e.unsaved, e.never = true, true
 		}
-		e := w.add(one)
-		e.unsaved, e.never = true, true
+	}
+	if invalid > 0 {
+		err = errors.Join(err, fmt.Errorf("%d of %d transitions and Diagnoses can't be restored", invalid, len(s.Waiting)+len(s.Wanted)))
 	}
 	return err
 }

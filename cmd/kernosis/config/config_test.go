@@ -30,17 +30,26 @@ type part struct {
 	On   bool   `mapstructure:"on" yaml:"on"`
 }
 
-// load reads a command line, variables and a file, each unless it is empty.
-func load(t *testing.T, file string, env map[string]string, args ...string) (settings, config.Origins, []string, error) {
+// parsed returns the flags of a command line.
+func parsed(t *testing.T, args []string) *pflag.FlagSet {
 	t.Helper()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	fs.String("config", "", "")
 	fs.String("state-dir", "/var", "")
 	fs.Duration("every", time.Second, "")
-	fs.StringSlice("name", nil, "")
+	fs.StringSlice("name", []string{"default"}, "")
 	fs.Float64("rate", 1, "")
 	fs.Uint16("port", 1, "")
 	fs.Bool("on", true, "")
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return fs
+}
+
+// load reads a command line, variables and a file, each unless it is empty.
+func load(t *testing.T, file string, env map[string]string, args ...string) (settings, config.Origins, []string, error) {
+	t.Helper()
 	if file != "" {
 		path := filepath.Join(t.TempDir(), "kernosis.yaml")
 		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
@@ -48,14 +57,11 @@ func load(t *testing.T, file string, env map[string]string, args ...string) (set
 		}
 		args = append(args, "--config", path)
 	}
-	if err := fs.Parse(args); err != nil {
-		t.Fatal(err)
-	}
 	for k, v := range env {
 		t.Setenv(k, v)
 	}
 	s := settings{kept: "kept"}
-	origins, warnings, err := config.Load(fs, os.Environ(), &s)
+	origins, warnings, err := config.Load(parsed(t, args), os.Environ(), &s)
 	return s, origins, warnings, err
 }
 

@@ -9,38 +9,27 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/kernosis/kernosis/collector/document"
 )
 
-// readFile decodes a file strictly, with lines in errors, before viper reads it: viper ignores
-// unknown keys and reports no lines.
-func readFile(v *viper.Viper, path string, into any, origins Origins) error {
+// readFile decodes a file strictly, with lines in errors. It returns the lines of the file's values.
+func readFile(path string, into any) (map[string]int, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("configuration: %w", err)
+		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
 	if err := oneDocument(dec, into); err != nil {
-		return fileError(path, err, reflect.TypeOf(into).Elem())
-	}
-	v.SetConfigType("yaml")
-	if err := v.ReadConfig(bytes.NewReader(raw)); err != nil {
-		return fmt.Errorf("configuration %s: %w", path, err)
+		return nil, fileError(path, err, reflect.TypeOf(into).Elem())
 	}
 	lines, err := document.Lines(raw)
 	if err != nil {
-		return fmt.Errorf("configuration %s: %w", path, err)
+		return nil, fmt.Errorf("configuration %s: %w", path, err)
 	}
-	for at, line := range lines {
-		if origins[at] == "" {
-			origins[at] = fmt.Sprintf("%s:%d", path, line)
-		}
-	}
-	return nil
+	return lines, nil
 }
 
 // oneDocument decodes the only document of a file, if any. Empty documents may follow it.

@@ -1,8 +1,8 @@
 // Package config reads the settings of a command into a struct:
 //
-//	flags ────────┐
-//	environment ──┼─ viper ──► a struct whose fields name their keys
-//	file of YAML ─┘
+//	flags ───────┐
+//	environment ─┴─ viper ─┬─► a struct whose fields name their keys
+//	file of YAML ──────────┘
 //
 // The first that sets a key wins. Unknown keys of a file are errors, and each error names
 // the flag, the variable, or file and line.
@@ -23,7 +23,8 @@ const fileFlag = "config"
 // Load sets the struct that into points to, and returns the origin of each value, and warnings. The
 // tags mapstructure and yaml of a field have its key, which is also the name of its flag. A field
 // with the mapstructure tag "-" can only be set in the YAML file; a variable with its name is an
-// error. It is decoded without viper, which folds the case of keys.
+// error. The file is decoded without viper, which folds the case of keys, and for which 1.10 is the
+// text 1.1.
 func Load(fs *pflag.FlagSet, environ []string, into any) (Origins, []string, error) {
 	v := viper.NewWithOptions(viper.KeyDelimiter("::")) // a dot is part of a flag's name
 	if err := v.BindPFlags(fs); err != nil {
@@ -35,19 +36,24 @@ func Load(fs *pflag.FlagSet, environ []string, into any) (Origins, []string, err
 	if err != nil {
 		return nil, nil, err
 	}
-	var file reflect.Value
-	if path := v.GetString(fileFlag); path != "" {
-		file = reflect.New(target.Type())
-		if err := readFile(v, path, file.Interface(), origins); err != nil {
-			return nil, nil, err
-		}
-	}
 	if err := v.Unmarshal(into); err != nil {
 		return nil, nil, fmt.Errorf("configuration: %w", err)
 	}
-	for i := range target.NumField() {
-		if file.IsValid() && target.Type().Field(i).Tag.Get("mapstructure") == "-" {
-			target.Field(i).Set(file.Elem().Field(i))
+	if path := v.GetString(fileFlag); path != "" {
+		file := reflect.New(target.Type())
+		file.Elem().Set(target) // a key that is missing or null has no effect
+		lines, err := readFile(path, file.Interface())
+		if err != nil {
+			return nil, nil, err
+		}
+		take(target, file.Elem(), func(key string) bool {
+			f := fs.Lookup(key)
+			return origins[key] == "" && (f == nil || !f.Changed)
+		})
+		for at, line := range lines {
+			if origins[at] == "" {
+				origins[at] = fmt.Sprintf("%s:%d", path, line)
+			}
 		}
 	}
 	fs.VisitAll(func(f *pflag.Flag) {
@@ -56,6 +62,19 @@ func Load(fs *pflag.FlagSet, environ []string, into any) (Origins, []string, err
 		}
 	})
 	return origins, warnings, nil
+}
+
+// take sets the fields of a struct to those of another, if of reports that for the field's key. A nil
+// slice is a key without a value, which has no effect.
+func take(target, from reflect.Value, of func(key string) bool) {
+	for i := range target.NumField() {
+		switch name, inline, _ := strings.Cut(target.Type().Field(i).Tag.Get("yaml"), ","); {
+		case inline == "inline":
+			take(target.Field(i), from.Field(i), of)
+		case name != "" && of(name) && (from.Field(i).Kind() != reflect.Slice || !from.Field(i).IsNil()):
+			target.Field(i).Set(from.Field(i))
+		}
+	}
 }
 
 // keys returns the keys that a file may have, in the order of the struct's fields.

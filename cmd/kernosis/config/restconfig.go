@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -70,18 +71,22 @@ func parseOverride(text string) (override, error) {
 		return o, nil
 	}
 	u, err := url.Parse(text)
+	var query url.Values
+	if err == nil {
+		query, err = url.ParseQuery(u.RawQuery)
+	}
 	if err != nil {
 		return o, fmt.Errorf("%q is not a URL", text) // err repeats text
 	}
-	if u.Scheme != "" || u.Host != "" {
-		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Path != "" && u.Path != "/" {
-			return o, fmt.Errorf("%q: want http or https://host:port", text)
-		}
-		o.host = u.Scheme + "://" + u.Host
-	} else if u.Path != "" {
+	switch address := (url.URL{Scheme: u.Scheme, Host: u.Host}); {
+	case u.User != nil || u.Opaque != "" || u.Path != "" && u.Path != "/" || strings.Contains(text, "#"),
+		address != url.URL{} && (u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == ""),
+		address == url.URL{} && text[0] != '?':
 		return o, fmt.Errorf("%q: want http or https://host:port", text)
+	default:
+		o.host = address.String()
 	}
-	for key, values := range u.Query() {
+	for key, values := range query {
 		value := values[len(values)-1]
 		truth := func(to *bool) error {
 			if !slices.Contains([]string{"true", "false"}, value) {

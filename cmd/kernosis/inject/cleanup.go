@@ -168,10 +168,8 @@ func undoRecord(path string) error {
 	steps, err := readRecord(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
-	} else if err != nil {
-		return err
 	}
-	if err := undoSteps(steps); err != nil {
+	if err := errors.Join(err, undoSteps(steps)); err != nil {
 		return err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {

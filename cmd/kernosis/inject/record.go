@@ -1,7 +1,7 @@
 package inject
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -116,22 +116,24 @@ func (r *record) undo() error {
 	return err
 }
 
-// readRecord returns the steps of a record file. It ignores a last line that a crash
-// truncated, because its step wasn't begun.
-func readRecord(path string) ([]step, error) {
-	f, err := os.Open(path)
+// readRecord returns the steps of a record file. It ignores a last line that a crash truncated,
+// because its step wasn't begun. The error is about other lines that it can't read, whose steps are
+// missing.
+func readRecord(path string) (steps []step, err error) {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	var steps []step
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
+	var errs []error
+	for line := range bytes.Lines(text) {
 		var s step
-		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
-			break
+		switch err := json.Unmarshal(line, &s); {
+		case !bytes.HasSuffix(line, []byte("\n")) && err != nil: // truncated
+		case err != nil || s.Kind == "":
+			errs = append(errs, fmt.Errorf("not a step: %.100q", line))
+		default:
+			steps = append(steps, s)
 		}
-		steps = append(steps, s)
 	}
-	return steps, lines.Err()
+	return steps, errors.Join(errs...)
 }

@@ -2,6 +2,7 @@ package status
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -98,11 +100,13 @@ func parseEndpoint(address string) (*url.URL, error) {
 		text = scheme + text
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" {
+	if err == nil {
+		_, err = strconv.ParseUint(cmp.Or(u.Port(), "0"), 10, 16)
+	}
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Path != "" && u.Path != "/" || strings.ContainsAny(text, "?#") {
 		return nil, fmt.Errorf("%q: want HOST:PORT or a URL, for example 127.0.0.1:20257", address)
 	}
-	u.Path = ""
-	return u, nil
+	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
 }
 
 func (e *Endpoint) String() string { return e.base.String() }

@@ -1,10 +1,12 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -417,4 +419,31 @@ func TestTokensStayOnThisMachine(t *testing.T) {
 			t.Errorf("%s without a token: %v", address, err)
 		}
 	}
+}
+
+// An endpoint is an address and nothing else, whatever was given: a page is asked for at this host,
+// and its text is an endpoint again.
+func FuzzParseEndpoint(f *testing.F) {
+	for _, address := range []string{
+		"127.0.0.1:20257", "[::1]:20257", "localhost:80", "10.0.0.7:20257", "https://node-7:20257/", "http://[fe80::1%25eth0]:80", ":80", "a:", "host:99999",
+		"http://h:1/#x", "http://h:1?", "http://a@h:1", "http://h:1/x?y",
+	} {
+		f.Add(address)
+	}
+	f.Fuzz(func(t *testing.T, address string) {
+		u, err := parseEndpoint(address)
+		if err != nil {
+			return
+		}
+		_, err = strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16)
+		if err != nil || u.Hostname() == "" || *u != (url.URL{Scheme: u.Scheme, Host: u.Host}) {
+			t.Errorf("%q is %+v, %v", address, u, err)
+		}
+		if page, err := url.Parse(u.JoinPath("/metrics").String()); err != nil || page.Host != u.Host || page.RequestURI() != "/metrics" {
+			t.Errorf("%q: page %v, %v", address, page, err)
+		}
+		if again, err := parseEndpoint(u.String()); err != nil || *again != *u {
+			t.Errorf("%q is %v, and %v, %v", address, u, again, err)
+		}
+	})
 }

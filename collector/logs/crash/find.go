@@ -178,7 +178,6 @@ type part struct {
 var heading = regexp.MustCompile(`^([A-Z]\w*)#\d+ Part(\d{1,6})$`)
 
 func (f file) read(host hostfs.FS) (part, error) {
-	p := part{file: f, packed: strings.HasSuffix(f.path, ".enc.z")}
 	opened, err := host.Open(f.path)
 	if err != nil {
 		return part{}, err
@@ -189,21 +188,27 @@ func (f file) read(host hostfs.FS) (part, error) {
 			return part{}, err
 		}
 	}
-	if p.text, err = io.ReadAll(io.LimitReader(opened, maxSize)); err != nil {
+	text, err := io.ReadAll(io.LimitReader(opened, maxSize))
+	if err != nil {
 		return part{}, &fs.PathError{Op: "read", Path: host.Path(f.path), Err: errors.Unwrap(err)}
 	}
 	if f.size > maxSize {
-		_, p.text, _ = bytes.Cut(p.text, []byte{'\n'}) // the rest of a line
+		_, text, _ = bytes.Cut(text, []byte{'\n'}) // the rest of a line
 	}
+	return f.parse(text), nil
+}
+
+func (f file) parse(text []byte) part {
+	p := part{file: f, text: text, packed: strings.HasSuffix(f.path, ".enc.z")}
 	if name := path.Base(f.path); !strings.HasPrefix(name, "dmesg-") {
 		p.reason = "Panic" // kdump has started
-		return p, nil
+		return p
 	}
-	first, rest, _ := bytes.Cut(p.text, []byte{'\n'})
+	first, rest, _ := bytes.Cut(text, []byte{'\n'})
 	if m := heading.FindSubmatch(first); m != nil && !p.packed {
 		backend := f.path[:strings.LastIndexByte(f.path, '-')]
 		p.of, p.reason, p.text = backend+" "+string(bytes.Fields(first)[0]), string(m[1]), rest
 		p.number, _ = strconv.Atoi(string(m[2])) // digits
 	}
-	return p, nil
+	return p
 }

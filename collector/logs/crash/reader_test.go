@@ -164,7 +164,7 @@ func TestAFileFails(t *testing.T) {
 		t.Skip("needs root to mount")
 	}
 	n := newNode(t)
-	n.write("var/crash/1/dmesg.1", "", 0)
+	n.write("var/crash/1/dmesg.1", whole, 0)
 	bad := filepath.Join(n.root, "var/crash/1/dmesg.1")
 	if err := unix.Mount("/proc/self/mem", bad, "", unix.MS_BIND, ""); err != nil { // no memory at 0: EIO
 		t.Fatal(err)

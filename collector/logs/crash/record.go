@@ -52,10 +52,11 @@ var prefix = regexp.MustCompile(`^(?:<(\d{1,4})>)?(?:\[ *(\d{1,9})\.(\d{6})\](?:
 const panicked = "Kernel panic - not syncing: "
 
 // lines returns the lines of the record and the line that identifies the panic: its own line, or
-// else the last one. That is "" if the record is not of a panic, or if its end is missing.
+// else the last one, or the time of a record without lines. That is "" if the record is not of a panic,
+// or if its end is missing.
 func (r *record) lines() (lines []logs.Line, id string) {
 	slices.SortFunc(r.parts, func(a, b part) int { return b.number - a.number }) // oldest text first
-	last, end := "", ""
+	last, end := "", r.at.String()
 	for _, p := range r.parts {
 		for text := range bytes.Lines(bytes.Trim(p.text, "\x00")) {
 			text = bytes.TrimRight(text, "\r\n")

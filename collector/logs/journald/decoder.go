@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 )
@@ -212,22 +213,34 @@ func ParseJSON(line []byte, e *Entry) error {
 	return nil
 }
 
+// jsonValue returns a field's value, the first one if the field occurs several times.
 func jsonValue(raw json.RawMessage) ([]byte, error) {
+	value, err := jsonBytes(raw)
+	if err == nil {
+		return value, nil
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil || len(list) == 0 {
+		return nil, err
+	}
+	return jsonBytes(list[0])
+}
+
+func jsonBytes(raw json.RawMessage) ([]byte, error) {
 	var text string
 	if err := json.Unmarshal(raw, &text); err == nil { // null too
 		return []byte(text), nil
 	}
 	var codes []uint16 // encoding/json would expect Base64 for []byte
-	if err := json.Unmarshal(raw, &codes); err == nil {
-		value := make([]byte, len(codes))
-		for i, c := range codes {
-			value[i] = byte(c)
-		}
-		return value, nil
-	}
-	var list []json.RawMessage
-	if err := json.Unmarshal(raw, &list); err != nil || len(list) == 0 {
+	if json.Unmarshal(raw, &codes) != nil {
 		return nil, ErrFormat
 	}
-	return jsonValue(list[0])
+	value := make([]byte, len(codes))
+	for i, c := range codes {
+		if c > math.MaxUint8 {
+			return nil, ErrFormat
+		}
+		value[i] = byte(c)
+	}
+	return value, nil
 }

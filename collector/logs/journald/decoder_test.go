@@ -3,12 +3,15 @@ package journald
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"unicode/utf8"
 )
 
 // exported returns an entry in the export format. Values with control characters are in binary
@@ -198,9 +201,38 @@ func TestParseJSON(t *testing.T) {
 	if err != nil || string(e.Message) != "a\nb\xff" || string(e.Identifier) != "a" || e.Realtime != 1 {
 		t.Errorf("%+v, %v", e, err)
 	}
-	for _, bad := range []string{``, `{}`, `[]`, `{"MESSAGE":"x"}`, `{"__REALTIME_TIMESTAMP":"soon"}`, `{"__REALTIME_TIMESTAMP":{}}`, `{"__REALTIME_TIMESTAMP":"1","MESSAGE":[70000]}`} {
+	for _, bad := range []string{``, `{}`, `[]`, `{"MESSAGE":"x"}`, `{"__REALTIME_TIMESTAMP":"soon"}`, `{"__REALTIME_TIMESTAMP":{}}`, `{"__REALTIME_TIMESTAMP":"1","MESSAGE":[70000]}`, `{"__REALTIME_TIMESTAMP":"1","MESSAGE":[97,256]}`, `{"__REALTIME_TIMESTAMP":"1","MESSAGE":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`} {
 		if err := ParseJSON([]byte(bad), &e); !errors.Is(err, ErrFormat) {
-			t.Errorf("%s: %v", bad, err)
+			t.Errorf("%.100s: %v", bad, err)
 		}
 	}
+}
+
+// An entry is the same in both formats of journalctl.
+func FuzzParseJSON(f *testing.F) {
+	f.Add([]byte(`{"__REALTIME_TIMESTAMP":"1","__CURSOR":"s=1","MESSAGE":[97,10,98,255],"SYSLOG_IDENTIFIER":["a","b"],"OTHER":null,"_TRANSPORT":"kernel"}`), []byte("a\xff\n"), "b", uint64(1))
+	f.Add([]byte(`{"__REALTIME_TIMESTAMP":"1","MESSAGE":[[97,10],"b"],"PRIORITY":null}`), []byte("ä"), "", uint64(1<<63))
+	f.Fuzz(func(t *testing.T, line, message []byte, unit string, at uint64) {
+		var e, want Entry
+		err := ParseJSON(line, &e)
+		if err != nil && !errors.Is(err, ErrFormat) || err == nil && e.Realtime == 0 {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		unit, at = strings.ToValidUTF8(unit[:min(len(unit), maxValue)], ""), max(at, 1)
+		fields := map[string]any{"__REALTIME_TIMESTAMP": strconv.FormatUint(at, 10), "_SYSTEMD_UNIT": []string{unit, "other"}, "MESSAGE": string(message)}
+		if !utf8.Valid(message) {
+			codes := make([]int, len(message))
+			for i, c := range message {
+				codes[i] = int(c)
+			}
+			fields["MESSAGE"] = codes
+		}
+		if line, err = json.Marshal(fields); err != nil {
+			t.Fatal(err)
+		}
+		export := exported("__REALTIME_TIMESTAMP", fmt.Sprint(at), "_SYSTEMD_UNIT", unit, "MESSAGE", string(message))
+		if err := errors.Join(ParseJSON(line, &e), NewDecoder(bytes.NewReader(export), len(message)+1).Next(&want)); err != nil || fmt.Sprintf("%+v", e) != fmt.Sprintf("%+v", want) {
+			t.Errorf("%s\n%+v, %v; exported as %+v", line, e, err, want)
+		}
+	})
 }

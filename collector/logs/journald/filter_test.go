@@ -107,6 +107,26 @@ func TestPosition(t *testing.T) {
 	}
 }
 
+// A corrupted position is refused or harmless: it reads as itself, and as nothing but a cursor for
+// journalctl.
+func FuzzPosition(f *testing.F) {
+	f.Add("1f " + someCursor)
+	f.Add("0 @1795249509377786")
+	f.Add("f s=1;--since=0")
+	f.Fuzz(func(t *testing.T, text string) {
+		p, ok := parsePosition(logs.Position(text))
+		if !ok {
+			return
+		}
+		if strings.Trim(p.cursor, "abcdefghijklmnopqrstuvwxyz0123456789=;") != "" || p.since < 0 || p.filter == "" {
+			t.Errorf("%q is %+v", text, p)
+		}
+		if again, ok := parsePosition(p.text()); !ok || again != p {
+			t.Errorf("%q is %+v, and %+v, %v", text, p, again, ok)
+		}
+	})
+}
+
 func TestSameEntry(t *testing.T) {
 	same := strings.Replace(strings.Replace(someCursor, "i=1f", "i=2", 1), "s=0b93", "s=ffff", 1)
 	if !sameEntry([]byte(someCursor), []byte(same)) {

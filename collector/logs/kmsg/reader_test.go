@@ -118,6 +118,21 @@ func TestClockOfAnEarlierRun(t *testing.T) {
 	}
 }
 
+// A corrupted position is refused or harmless.
+func FuzzPosition(f *testing.F) {
+	f.Add("f3b1e1e1-0b6c-4a5e-8f43-5d1a4f0b6f8e 4711")
+	f.Add("f3b1e1e1-0b6c-4a5e-8f43-5d1a4f0b6f8e 18446744073709551615 -4.5ms later")
+	f.Fuzz(func(t *testing.T, text string) {
+		p, ok := parsePosition(logs.Position(text))
+		if !ok {
+			return
+		}
+		if again, ok := parsePosition(p.text()); !ok || again != p {
+			t.Errorf("%q is %+v, and %+v, %v", text, p, again, ok)
+		}
+	})
+}
+
 func describe(item logs.Item) string {
 	if item.Loss != nil {
 		return fmt.Sprintf("%s:%d", item.Loss.Reason, item.Loss.Lines)

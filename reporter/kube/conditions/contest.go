@@ -2,13 +2,13 @@ package conditions
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/kernosis/kernosis/detector/problem"
 )
@@ -121,7 +121,7 @@ func owns(fields []byte, key string) bool {
 			Conditions map[string]map[string]any `json:"f:conditions"`
 		} `json:"f:status"`
 	}
-	if json.Unmarshal(fields, &of) != nil {
+	if kjson.UnmarshalCaseSensitivePreserveInts(fields, &of) != nil {
 		return false
 	}
 	owned := of.Status.Conditions[key]

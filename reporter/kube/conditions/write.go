@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -265,10 +266,13 @@ func readState(path, node string) ([]string, error) {
 		return nil, nil
 	}
 	var w written
-	if _, err := (statefile.File{Path: path}).Load(stateVersion, &w); err != nil {
+	file := statefile.File{Path: path}
+	switch found, err := file.Load(stateVersion, &w); {
+	case err != nil || !found:
 		return nil, err
-	}
-	if w.Node != node {
+	case w.Node == "":
+		return nil, errors.Join(fmt.Errorf("%s: it names no node", path), file.SetAside())
+	case w.Node != node:
 		return nil, nil // the disk has moved to another node, or the node was renamed
 	}
 	// The file decides what is deleted, so ignore types that can't be ours.
