@@ -178,8 +178,11 @@ npd: ## build node-problem-detector, to measure beside the agent
 benchstat:
 	@[ -x bin/benchstat ] || go -C .tools/benchstat build -o $(CURDIR)/bin/benchstat golang.org/x/perf/cmd/benchstat
 
-# Those that run the agent for minutes: once. The others are measured COUNT times.
-BENCH_LONG := BenchmarkPeers|BenchmarkStart|BenchmarkCluster|BenchmarkDetectionLatency|BenchmarkLogLines
+# Those that run the agent for minutes: once. Of those that compare or flood, each run has enough
+# pairs or lines. The others are measured COUNT times.
+BENCH_LONG  := BenchmarkPeers|BenchmarkStart|BenchmarkCluster|BenchmarkDetectionLatency
+BENCH_PAIRS := BenchmarkConnectRatio
+BENCH_FLOOD := BenchmarkLogLines
 COUNT ?= 6
 
 .PHONY: bench
@@ -188,8 +191,10 @@ bench: .SHELLFLAGS := -eo pipefail -c
 bench: npd benchstat ## benchmarks into bin/bench.txt, compared with docs/bench.txt; as root the BPF programs, the agent and node-problem-detector too
 	@mkdir -p bin
 	@{ printf 'commit: %s\nkernel: %s\nmemory: %s\n' "$(REVISION)" "$$(uname -r)" "$$(awk '/MemTotal/ {print $$2 " " $$3}' /proc/meminfo)"; \
-	  go test -run '^$$' -bench . -skip '$(BENCH_LONG)' -benchmem -benchtime 200ms -count $(COUNT) -timeout 2h ./...; \
-	  go test -run '^$$' -bench '$(BENCH_LONG)' -benchtime 1x -timeout 2h ./cmd/kernosis ./cmd/kernosis/agent; } | grep --line-buffered -v -e '^PASS$$' -e 'no test files' -e '^ok ' | tee bin/bench.txt
+	  go test -run '^$$' -bench . -skip '$(BENCH_LONG)|$(BENCH_PAIRS)|$(BENCH_FLOOD)' -benchmem -benchtime 200ms -count $(COUNT) -timeout 2h ./...; \
+	  go test -run '^$$' -bench '$(BENCH_PAIRS)' -benchtime 100x -timeout 2h ./bpf; \
+	  go test -run '^$$' -bench '$(BENCH_FLOOD)' -benchtime 8x -count $(COUNT) -timeout 2h ./cmd/kernosis/agent; \
+	  go test -run '^$$' -bench '$(BENCH_LONG)' -benchtime 1x -timeout 2h ./cmd/kernosis; } | grep --line-buffered -v -e '^PASS$$' -e 'no test files' -e '^ok ' | tee bin/bench.txt
 	@$(MAKE) -s bench-report
 
 .PHONY: bench-report
