@@ -68,7 +68,7 @@ type stem struct {
 // lossEvery is how often the counters of lost records are read: soon enough for people, at no cost.
 const lossEvery = 5 * time.Second
 
-// In a storm, records follow each other within stormWithin. They are then read at most every
+// In a storm, records follow each other within stormWithin on average. They are then read at most every
 // stormGather; the longer the storm lasts the more rarely, down to every stormSeldom, because each
 // wake-up of an idle process costs several times as much as the record. The delay is harmless, and the
 // ring has room for the records that arrive meanwhile. There is no pause for a ring that has stormMost
@@ -235,14 +235,25 @@ func (r *ringReader) drain(ctx context.Context) time.Time {
 	if n == 0 {
 		return now
 	}
-	if r.decoder.unhurried && n < stormMost && now.Sub(r.latest) < stormWithin {
-		pause(ctx, r.gathering)
-		now, r.gathering = time.Now(), min(2*r.gathering, stormSeldom)
-	} else {
-		r.gathering = stormGather
+	wait := r.gather(now, n)
+	if wait == 0 {
+		return now
 	}
+	pause(ctx, wait)
+	return time.Now()
+}
+
+// gather returns how long to let records arrive after n of them were read, 0 if there is no storm.
+func (r *ringReader) gather(now time.Time, n int) time.Duration {
+	since := now.Sub(r.latest)
 	r.latest = now
-	return now
+	if !r.decoder.unhurried || n >= stormMost || since >= time.Duration(n)*stormWithin {
+		r.gathering = stormGather
+		return 0
+	}
+	wait := r.gathering
+	r.gathering = min(2*wait, stormSeldom)
+	return wait
 }
 
 // doDue makes the periodic checks that are due.
