@@ -145,7 +145,7 @@ func newDecoder(env *environment, l *bpf.Loaded) (decoder, error) {
 		if err != nil {
 			return decoder{}, err
 		}
-		return decoder{decode: s.decode, poll: s.poll, waits: s.waits, prove: s.canary.send}, nil
+		return decoder{decode: s.decode, poll: s.poll, waits: s.waits, blind: s.blind, prove: s.canary.send}, nil
 	}
 	return decoder{}, fmt.Errorf("stem %s has no decoder", l.Stem)
 }
@@ -223,6 +223,7 @@ type ringReader struct {
 	nextLook, nextLoss, nextCanary, latest time.Time
 	gathering                              time.Duration
 	down                                   string // why the stem was reported as blind; empty: it was not
+	warned                                 string // why the latest poll failed; empty: it did not
 }
 
 // drain handles the ring's records, and in a storm pauses to let more arrive. It returns the time.
@@ -262,8 +263,8 @@ func (r *ringReader) doDue(ctx context.Context, now time.Time) {
 		every, err := r.decoder.poll(ctx, now, r.emit)
 		r.reportBlind()
 		r.loaded.Settled()
-		if err != nil && ctx.Err() == nil {
-			r.log.Warn("can't read the kernel's state", "error", err)
+		if ctx.Err() == nil {
+			r.warn(err)
 		}
 		// A check at a particular moment has an interval that is not in whole seconds.
 		if now := time.Now(); every%time.Second == 0 {
@@ -300,6 +301,19 @@ func (r *ringReader) reportBlind() {
 	if err == nil && r.decoder.reportLasting != nil {
 		r.decoder.reportLasting(r.emit)
 	}
+}
+
+// warn logs why a poll failed, once as long as it fails for the same reason: polls follow each other
+// several times a second.
+func (r *ringReader) warn(err error) {
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	if why != "" && why != r.warned {
+		r.log.Warn("can't read the kernel's state", "error", err)
+	}
+	r.warned = why
 }
 
 // untilDue returns the time until doDue has something to do.

@@ -22,6 +22,8 @@ const (
 	pollTargets = 250 * time.Millisecond
 	// pollIdle is the interval while there are no targets.
 	pollIdle = time.Second
+	// maxUnwatched is how many attempts in a row to watch the targets may fail before the stem is blind.
+	maxUnwatched = 4
 	// neverSentAfter is how long a connect() may take from its start until the socket changes its
 	// state: microseconds, unless its thread gets no CPU. A late report is better than blaming a
 	// policy that does not exist.
@@ -50,6 +52,8 @@ type sockfail struct {
 	canary       sockCanary
 	firstBy      time.Time // when records from the time without an agent stop waiting
 	waited       bool      // they were left in the ring at the last check
+	unwatched    error     // why the latest targets can't be watched
+	failed       int       // attempts in a row to watch them
 
 	// The event points to these; they are reused for the next event.
 	opener   event.Task
@@ -207,7 +211,12 @@ func (s *sockfail) poll(ctx context.Context, now time.Time, _ func(*event.Event)
 		s.prober.renew()
 		err := s.canary.open(ctx)
 		s.canary.add(&watched)
-		return errors.Join(err, s.loaded.WatchTargets(watched))
+		if s.unwatched = s.loaded.WatchTargets(watched); s.unwatched == nil {
+			s.failed = 0
+		} else {
+			s.failed++
+		}
+		return errors.Join(err, s.unwatched)
 	})
 	if n := s.prober.over; n != s.notLooked {
 		s.env.log.Warn("failed connections not analyzed: too many at once", "count", n-s.notLooked)
@@ -219,6 +228,14 @@ func (s *sockfail) poll(ctx context.Context, now time.Time, _ func(*event.Event)
 	err = errors.Join(err, s.loaded.CheckFollowers(), s.loaded.SweepNeverSent(hostfs.BootTime()-neverSentAfter))
 	s.prober.sample(now, s.targets.list)
 	return pollTargets, err
+}
+
+// blind returns why connections to targets are not detected, if several attempts in a row have failed.
+func (s *sockfail) blind() error {
+	if s.failed < maxUnwatched {
+		return nil
+	}
+	return s.unwatched
 }
 
 // dropReasons contains the running kernel's reasons for dropping a packet, by number: these vary.

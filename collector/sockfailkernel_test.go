@@ -76,6 +76,33 @@ func TestMostTargetsOfTheKernel(t *testing.T) {
 	}
 }
 
+// While targets can't be watched, the stem is blind, because it detects none of their failures.
+func TestTargetsThatCanNotBeWatched(t *testing.T) {
+	targets := manyTargets()[:1]
+	a := newSockAgent(t)
+	refused := slices.Clone(targets)
+	refused[0].SlowAfter, refused[0].SlowOpeners = time.Second, strings.Repeat("x", bpf.MaxSockOpenerName+1)
+	a.s.targets.sources["configuration"], a.s.targets.changed = refused, true // Set would refuse it
+	for range maxUnwatched {
+		if err := a.s.blind(); err != nil {
+			t.Errorf("blind after too few attempts: %v", err)
+		}
+		if _, err := a.s.poll(t.Context(), time.Now(), nil); err == nil {
+			t.Fatal("the target is watched")
+		}
+	}
+	if err := a.s.blind(); err == nil {
+		t.Error("not blind")
+	}
+	if err := a.s.targets.Set("configuration", targets); err != nil {
+		t.Fatal(err)
+	}
+	a.poll()
+	if err := a.s.blind(); err != nil {
+		t.Errorf("blind although the target is watched: %v", err)
+	}
+}
+
 func sockEnvironment(t *testing.T, k *bpf.Kernel, targets []Target) *environment {
 	t.Helper()
 	fs := hostfs.New("/")
