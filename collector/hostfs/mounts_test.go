@@ -111,7 +111,7 @@ func TestMountTableOfHiddenInit(t *testing.T) {
 	if err := os.MkdirAll(f.Path("/proc/self"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, f, "/proc/self/mountinfo", "1 0 8:1 / /own rw - ext4 /dev/sda1 rw\n2 1 0:9 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+	write(t, f, "/proc/self/mountinfo", "1 0 8:1 / /own rw - ext4 /dev/sda1 rw\n2 1 0:9 / /sys/fs/cgroup rw - cgroup2 none rw\n")
 	if table, err := f.MountTable(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "hidepid") {
 		t.Errorf("%d mounts, %v", len(table.Mounts()), err)
 	}

@@ -2,6 +2,7 @@ package chaostest_test
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
@@ -85,7 +86,7 @@ func (l *losses) now() []window {
 	if now := hostfs.BootTime(); last.to == 0 || last.to > now {
 		last.to = now
 	}
-	return append(l.closed[:len(l.closed):len(l.closed)], last)
+	return append(slices.Clip(l.closed), last)
 }
 
 // lossCounters are the agent's counters of what the journal lacks.

@@ -230,7 +230,7 @@ func FuzzParseJSON(f *testing.F) {
 		if line, err = json.Marshal(fields); err != nil {
 			t.Fatal(err)
 		}
-		export := exported("__REALTIME_TIMESTAMP", fmt.Sprint(at), "_SYSTEMD_UNIT", unit, "MESSAGE", string(message))
+		export := exported("__REALTIME_TIMESTAMP", strconv.FormatUint(at, 10), "_SYSTEMD_UNIT", unit, "MESSAGE", string(message))
 		if err := errors.Join(ParseJSON(line, &e), NewDecoder(bytes.NewReader(export), len(message)+1).Next(&want)); err != nil || fmt.Sprintf("%+v", e) != fmt.Sprintf("%+v", want) {
 			t.Errorf("%s\n%+v, %v; exported as %+v", line, e, err, want)
 		}
