@@ -81,7 +81,7 @@ func (a *agent) another() *agenttest.Agent {
 // that has just started refuses requests until it has read the roles, so refused conditions that
 // were written afterwards don't count.
 func lacksRight(log string) bool {
-	if i := strings.LastIndex(log, "conditions are written again"); i >= 0 {
+	if i := max(strings.LastIndex(log, "conditions are written again"), strings.LastIndex(log, "the node has all conditions")); i >= 0 {
 		log = refusedConditions.ReplaceAllString(log[:i], "") + log[i:]
 	}
 	return strings.Contains(log, "outcome=forbidden") || strings.Contains(log, "permission is missing")
@@ -92,8 +92,9 @@ var refusedConditions = regexp.MustCompile(`(?m)^.*msg="can't write the conditio
 func TestLacksRight(t *testing.T) {
 	refused := `level=WARN msg="can't write the conditions" node=a outcome=forbidden error="no"` + "\n"
 	again := `level=INFO msg="conditions are written again" node=a` + "\n"
+	all := `level=INFO msg="the node has all conditions" node=a` + "\n"
 	for log, want := range map[string]bool{
-		refused: true, refused + again: false, again + refused: true, again: false,
+		refused: true, refused + again: false, refused + all: false, again + refused: true, again: false,
 		`level=WARN msg="lease not renewed" outcome=forbidden` + "\n" + again: true,
 	} {
 		if got := lacksRight(log); got != want {

@@ -139,7 +139,9 @@ status: {podIP: 10.97.31.2}
 		return most["liveness"] >= 3 && most["readiness"] >= 3
 	})
 	first := agentProbes(entries, event.Probe)[0]
-	if first.Name != "shop/web-1 app" || first.Cause != "RST: nothing listens on :80 (container listens on :81)" || first.Threshold != 3 {
+	// It ends with processes that other tests have stopped, if they are in the control group of this one.
+	cause := strings.HasPrefix(first.Cause, "RST: nothing listens on :80 (container listens on :81)")
+	if first.Name != "shop/web-1 app" || !cause || first.Threshold != 3 {
 		t.Errorf("%+v", first)
 	}
 	if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.PID())); err == nil {

@@ -217,6 +217,9 @@ func (p *Patcher) turn(ctx context.Context, watching *sync.WaitGroup) (wake time
 	}
 	switch {
 	case len(write)+len(remove) == 0 && !beats:
+		if p.failing {
+			p.config.Log.Info("the node has all conditions", "node", p.config.Node) // an unanswered write, or another client
+		}
 		p.failing, p.single = false, false
 		p.store()
 		return sooner(again, p.beat)
