@@ -139,7 +139,9 @@ func redactJSON(text []byte) (clean []byte, skipped int, err error) {
 	e.SetEscapeHTML(false)
 	var whole any
 	if decodeOne(text, &whole) == nil {
-		e.SetIndent("", "  ")
+		if bytes.ContainsRune(bytes.TrimSpace(text), '\n') {
+			e.SetIndent("", "  ") // else it may be the only line of a file of lines
+		}
 		err := e.Encode(redactValue(whole))
 		return b.Bytes(), 0, err
 	}
@@ -169,7 +171,7 @@ func decodeOne(text []byte, into *any) error {
 	if err := d.Decode(into); err != nil {
 		return err
 	}
-	if d.More() {
+	if _, err := d.Token(); !errors.Is(err, io.EOF) { // More would stop at a bracket
 		return errors.New("more than one value")
 	}
 	return nil
