@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
 // Defaults of a [Config].
@@ -74,7 +76,7 @@ func (c *Config) setDefaults() error {
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, defaultDrainTimeout)
 	c.Types, c.Degraded = orNothing(c.Types), orNothing(c.Degraded)
 	c.Healthy, c.Holder = orNothing(c.Healthy), orNothing(c.Holder)
-	c.Version = c.Version[:min(len(c.Version), maxVersion)]
+	c.Version = display.Prefix(c.Version, maxVersion)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
@@ -179,8 +180,7 @@ func (k *Keeper) next(draining time.Time) *coordinationv1.Lease {
 	metav1.SetMetaDataLabel(&l.ObjectMeta, LabelComponent, ComponentAgent)
 	l.Annotations[AnnotationTypes] = strings.Join(k.types(), ",")
 	annotate(AnnotationVersion, k.config.Version)
-	lacks := strings.Join(k.config.Degraded(), "\n")
-	annotate(AnnotationDegraded, lacks[:min(len(lacks), maxDegraded)])
+	annotate(AnnotationDegraded, display.Prefix(strings.Join(k.config.Degraded(), "\n"), maxDegraded))
 	since := ""
 	if !draining.IsZero() {
 		since = draining.UTC().Format(time.RFC3339)
