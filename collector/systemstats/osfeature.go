@@ -36,7 +36,10 @@ func knownModules(path string, log *slog.Logger) (map[string]bool, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	known := map[string]bool{}
-	for _, m := range list {
+	for i, m := range list {
+		if m.ModuleName == "" {
+			return nil, fmt.Errorf("%s: entry %d has no moduleName", path, i+1)
+		}
 		known[m.ModuleName] = true
 	}
 	return known, nil
@@ -79,11 +82,11 @@ func isTrue(s string) bool { return s == "1" || s == "yes" || s == "true" || s =
 // parameter occurs several times, the last one counts.
 func parseCmdline(line string) map[string]string {
 	args, quoted := map[string]string{}, false
-	for _, word := range strings.FieldsFunc(strings.TrimSpace(line), func(r rune) bool {
+	for _, word := range strings.FieldsFunc(line, func(r rune) bool {
 		if r == '"' {
 			quoted = !quoted
 		}
-		return !quoted && (r == ' ' || r == '\t' || r == '\n')
+		return !quoted && strings.ContainsRune(" \t\n\v\f\r", r)
 	}) {
 		name, value, _ := strings.Cut(strings.Trim(word, `"`), "=")
 		args[name] = strings.Trim(value, `"'`)
