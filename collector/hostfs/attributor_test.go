@@ -1,6 +1,7 @@
 package hostfs
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 )
 
@@ -293,4 +295,50 @@ func TestNameContainer(t *testing.T) {
 	if New(t.TempDir()).NameContainer(&c); c.Name != "" {
 		t.Errorf("%+v", c)
 	}
+}
+
+// Names are those of the configuration, escaped and bounded; without a whole configuration there are
+// none.
+func FuzzNameContainer(f *testing.F) {
+	f.Add([]byte(`{"ociVersion": "1.2.0", "annotations": {"io.kubernetes.cri.container-name": "app", "io.kubernetes.cri.sandbox-name": "web-0"}}`), "app", "web-0", "shop", false)
+	f.Add([]byte(`{"annotations": {"io.kubernetes.container.name": "a\u001bb", "io.kubernetes.pod.name": 7}}`), "a\x1b[2J", strings.Repeat("ä", 200), "", true)
+	f.Add([]byte(`{"annotations": {"io.kubernetes.pod.namespace": "x"}`), "", "", "\u202e", false)
+	root := f.TempDir()
+	path := filepath.Join(root, "run/containerd/io.containerd.runtime.v2.task/k8s.io/c1/config.json")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		f.Fatal(err)
+	}
+	name := func(t *testing.T, config []byte) event.Container {
+		if err := os.WriteFile(path, config, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := event.Container{ID: "c1", PodUID: "u"}
+		New(root).NameContainer(&c)
+		return c
+	}
+	f.Fuzz(func(t *testing.T, config []byte, container, pod, namespace string, crio bool) {
+		c := name(t, config)
+		for _, text := range []string{c.Name, c.PodName, c.PodNamespace} {
+			if len(text) > 253 || display.Safe(text, 253) != text || text != "" && !json.Valid(config) {
+				t.Errorf("%q: %+v", config, c)
+			}
+		}
+		keys := []string{"io.kubernetes.cri.container-name", "io.kubernetes.cri.sandbox-name", "io.kubernetes.cri.sandbox-namespace"}
+		if crio {
+			keys = []string{"io.kubernetes.container.name", "io.kubernetes.pod.name", "io.kubernetes.pod.namespace"}
+		}
+		annotations := map[string]string{}
+		for i, text := range []string{container, pod, namespace} {
+			annotations[keys[i]] = strings.ToValidUTF8(text, "?")
+		}
+		config, err := json.Marshal(map[string]any{"process": map[string]any{"args": []string{pod}}, "annotations": annotations})
+		if err != nil {
+			t.Fatal(err)
+		}
+		safe := func(key string) string { return display.Safe(annotations[key], 253) }
+		want := event.Container{ID: "c1", PodUID: "u", Name: safe(keys[0]), PodName: safe(keys[1]), PodNamespace: safe(keys[2])}
+		if c := name(t, config); c != want {
+			t.Errorf("%s: %+v, want %+v", config, c, want)
+		}
+	})
 }

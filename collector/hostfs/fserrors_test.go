@@ -1,6 +1,8 @@
 package hostfs
 
 import (
+	"bytes"
+	"os"
 	"strings"
 	"testing"
 
@@ -56,4 +58,29 @@ func TestExt4ShutDown(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A device has ext4, and a time that is not before 1970, or there is an error.
+func FuzzExt4MountedAt(f *testing.F) {
+	device := make([]byte, 2048)
+	copy(device[ext4Super+ext4MTime:], "\x80\x3f\xfd\x6a")
+	copy(device[ext4Super+ext4Magic:], "\x53\xef")
+	f.Add(device)
+	f.Add(device[:2047])
+	f.Add(append(bytes.Clone(device), 1))
+	f.Add(make([]byte, 4096))
+	fs := New(f.TempDir())
+	if err := os.Mkdir(fs.Path("/dev"), 0o755); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, device []byte) {
+		write(t, fs, "/dev/sda1", string(device))
+		at, err := fs.Ext4MountedAt("sda1")
+		if valid := len(device) >= 2048 && device[1024+0x38] == 0x53 && device[1024+0x39] == 0xef; (err == nil) != valid {
+			t.Fatalf("%v, %v", at, err)
+		}
+		if err == nil && (at.Unix() < 0 || at.Unix()>>32 != int64(device[1024+0x274]) || byte(at.Unix()) != device[1024+0x2c]) {
+			t.Errorf("%v", at)
+		}
+	})
 }

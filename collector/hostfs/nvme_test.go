@@ -1,10 +1,14 @@
 package hostfs
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"math"
+	"math/big"
+	"math/bits"
 	"os"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -42,6 +46,45 @@ func TestParseNVMeHealth(t *testing.T) {
 	if _, err := ParseNVMeHealth(b[:100]); err == nil {
 		t.Error("a short page")
 	}
+}
+
+// Each counter has its value, or the maximum of 64 bits if it is larger.
+func FuzzParseNVMeHealth(f *testing.F) {
+	page := make([]byte, nvmeHealthSize)
+	copy(page, "\x09\x39\x01\x04\x0a\x67")
+	for at := 32; at < 192; at += 16 {
+		page[at], page[at+6] = byte(at), byte(at/64)
+	}
+	f.Add(page)
+	f.Add(append(page, bytes.Repeat([]byte{0xff}, 10)...))
+	f.Add(bytes.Repeat([]byte{0xff}, nvmeHealthSize))
+	f.Add(page[:511])
+	f.Fuzz(func(t *testing.T, page []byte) {
+		h, err := ParseNVMeHealth(page)
+		if (err == nil) != (len(page) >= nvmeHealthSize) {
+			t.Fatalf("%d bytes: %v", len(page), err)
+		}
+		if err != nil {
+			return
+		}
+		counter := func(at int, unit int64) uint64 {
+			b := slices.Clone(page[at : at+16])
+			slices.Reverse(b)
+			n := new(big.Int).Mul(new(big.Int).SetBytes(b), big.NewInt(unit))
+			if !n.IsUint64() {
+				return math.MaxUint64
+			}
+			return n.Uint64()
+		}
+		want := NVMeHealth{
+			Warnings: h.Warnings, Temperature: int(page[1]) + int(page[2])<<8 - 273, Spare: int(page[3]), SpareThreshold: int(page[4]), Used: int(page[5]),
+			ReadBytes: counter(32, 512_000), WrittenBytes: counter(48, 512_000), PowerCycles: counter(112, 1), PowerOnHours: counter(128, 1),
+			UnsafeShutdowns: counter(144, 1), MediaErrors: counter(160, 1), ErrorEntries: counter(176, 1),
+		}
+		if diff := cmp.Diff(want, h); diff != "" || len(h.Warnings) != bits.OnesCount8(page[0]&0x3f) {
+			t.Errorf("%q: %s", h.Warnings, diff)
+		}
+	})
 }
 
 // Devices that are not NVMe are refused: a file with such a name, and this machine's disks.

@@ -82,6 +82,9 @@ func FuzzRedactText(f *testing.F) {
 		if strings.ContainsAny(before, `\"'`) {
 			return // a quotation of which the secret may contain the end
 		}
+		if value := RedactValue(plant("NAME", name, "", ""), secretBegin+filler); value != Redacted || RedactValue("comment", before) != before {
+			t.Errorf("value %q, %q", value, RedactValue("comment", before))
+		}
 		of := forms[int(form)%len(forms)]
 		text = before + " " + plant(of.text, name, filler, of.without)
 		if text = text[:min(len(text), int(cut))]; int(cut) > len(before) {

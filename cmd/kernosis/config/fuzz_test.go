@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,47 @@ func FuzzLoad(f *testing.F) {
 		}
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(settings{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", file, diff)
+		}
+	})
+}
+
+// A variable sets its value as Go reads it, or the error names the variable.
+func FuzzVariables(f *testing.F) {
+	f.Add("2s", "0x1F90", "t", "1e3", "a,b")
+	f.Add("soon", "70000", "maybe", "fast", "\"a,b\",c")
+	f.Add("1", "1_0", "", "NaN", ",")
+	f.Add("", "tcp://10.0.0.1:443", "TRUE", "0x1p-2", " ")
+	f.Fuzz(func(t *testing.T, every, port, on, rate, dir string) {
+		environ := []string{"KERNOSIS_EVERY=" + every, "KERNOSIS_PORT=" + port, "KERNOSIS_ON=" + on, "KERNOSIS_RATE=" + rate, "KERNOSIS_STATE_DIR=" + dir}
+		var got settings
+		_, _, err := config.Load(parsed(t, nil), environ, &got)
+		want := settings{Dir: dir, Every: time.Second, Rate: 1, Part: part{Port: 1, On: true}, Names: []string{"default"}}
+		if dir == "" {
+			want.Dir = "/var"
+		}
+		var errs [4]error
+		if every != "" {
+			want.Every, errs[0] = time.ParseDuration(every)
+		}
+		if port != "" && !strings.HasPrefix(port, "tcp://") && !strings.HasPrefix(port, "udp://") && !strings.HasPrefix(port, "sctp://") {
+			var n uint64
+			n, errs[1] = strconv.ParseUint(port, 0, 16)
+			want.Part.Port = uint16(n)
+		}
+		if on != "" {
+			want.Part.On, errs[2] = strconv.ParseBool(on)
+		}
+		if rate != "" {
+			want.Rate, errs[3] = strconv.ParseFloat(rate, 64)
+		}
+		if wrong := errors.Join(errs[:]...); wrong != nil || err != nil {
+			if wrong == nil || err == nil || !strings.HasPrefix(err.Error(), "KERNOSIS_") {
+				t.Errorf("%q: %v, want %v", environ, err, wrong)
+			}
+			return
+		}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(settings{}), cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", environ, diff)
 		}
 	})
 }
