@@ -43,7 +43,7 @@ func FuzzAnnotations(f *testing.F) {
 			t.Errorf("%+v", next.Annotations)
 		}
 		for key, text := range next.Annotations {
-			if utf8.ValidString(types+holders+lacks) && !utf8.ValidString(text) || strings.HasPrefix(key, "kernosis.io/") && len(text) > max(maxDegraded, len(types), len(holders)+100) {
+			if utf8.ValidString(types+" "+holders+" "+lacks) && !utf8.ValidString(text) || strings.HasPrefix(key, "kernosis.io/") && len(text) > max(maxDegraded, len(types), len(holders)+100) {
 				t.Errorf("%s: %q", key, text)
 			}
 		}
