@@ -15,14 +15,13 @@ const maxConditions = 200
 
 // conditionSection shows True conditions first, False ones last.
 func conditionSection(list []problem.Condition) g.Node {
-	shown := first(list, maxConditions)
 	order := []string{"bad", "unknown", "good"}
-	slices.SortStableFunc(shown, func(a, b problem.Condition) int {
+	slices.SortStableFunc(list, func(a, b problem.Condition) int {
 		return cmp.Compare(slices.Index(order, conditionClass(a.Status)), slices.Index(order, conditionClass(b.Status)))
 	})
 	return section("conditions", "Conditions",
 		table(hiddenCaption("Conditions of the node"), columns("Condition", "Status", "Reason", "Message", "Since"),
-			h.ID("condition-rows"), keyed(), each(shown, conditionRow)),
+			h.ID("condition-rows"), keyed(), each(first(list, maxConditions), conditionRow)),
 		empty("No rule sets a condition."),
 	)
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -280,6 +281,17 @@ func TestManyProblems(t *testing.T) {
 	}
 	if len(shown) > 500<<10 {
 		t.Errorf("%d bytes", len(shown))
+	}
+}
+
+// Of many conditions, those that are True are shown.
+func TestManyConditions(t *testing.T) {
+	n := newNode(t)
+	list := slices.Repeat([]problem.Condition{{Type: "Well", Status: problem.False}}, maxConditions)
+	list = append(list, problem.Condition{Type: "Broken", Status: problem.True})
+	n.cfg.Conditions = func() []problem.Condition { return slices.Clone(list) }
+	if shown := body(t, NewNodePage(n.cfg), "/state"); !strings.Contains(shown, `data-key="Broken"`) {
+		t.Error("the condition that is True is not shown")
 	}
 }
 
