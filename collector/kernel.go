@@ -289,10 +289,8 @@ func (r *ringReader) reportBlind() {
 	if r.decoder.blind == nil {
 		return
 	}
-	why, err := "", r.decoder.blind()
-	if err != nil {
-		why = err.Error()
-	}
+	err := r.decoder.blind()
+	why := errorText(err)
 	if why == r.down {
 		return
 	}
@@ -306,14 +304,20 @@ func (r *ringReader) reportBlind() {
 // warn logs why a poll failed, once as long as it fails for the same reason: polls follow each other
 // several times a second.
 func (r *ringReader) warn(err error) {
-	why := ""
-	if err != nil {
-		why = err.Error()
-	}
+	why := errorText(err)
 	if why != "" && why != r.warned {
 		r.log.Warn("can't read the kernel's state", "error", err)
 	}
 	r.warned = why
+}
+
+// errorText returns an error's text, which tells whether an error is still the same one. It is empty
+// without an error.
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // untilDue returns the time until doDue has something to do.

@@ -184,10 +184,7 @@ func (m *mountSource) read(emit Emit) (again time.Duration) {
 // reportSource reports each change of whether all filesystems that refuse writes are detected. When
 // they are again, those that refused writes before are reported again if they still do.
 func (m *mountSource) reportSource(err error, emit Emit) {
-	why := ""
-	if err != nil {
-		why = err.Error()
-	}
+	why := errorText(err)
 	if m.known && m.down == why {
 		return
 	}
@@ -371,8 +368,8 @@ func (m *mountSource) report(kind event.Kind, r *refusing, reason string, emit E
 	emit(hostfs.Stamped(event.Event{Kind: kind, Source: "mountinfo", Device: &device, Mount: &data}))
 }
 
-// mountedDevice returns the device of a mount. If that of a btrfs or bcachefs is not found, it has the
-// name that it was mounted from.
+// mountedDevice returns the device of a mount. A btrfs or bcachefs whose device is unknown gets the name
+// that it was mounted from.
 func (env *environment) mountedDevice(mount *hostfs.Mount) event.Device {
 	if mount.DeviceMajor != 0 {
 		return env.devices.Device(mount.DeviceMajor, mount.DeviceMinor)

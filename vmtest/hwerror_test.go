@@ -79,9 +79,9 @@ func provoke(t *testing.T, a *agenttest.Agent, what, severity string, inject fun
 }
 
 // reported waits, in parallel with other rows, until the errors have ended, and fails the test
-// unless each group was one problem. That is the event's, but for some pages the kernel logs a line
-// ("Sending SIGBUS") so long before the event that the line was read first. The test does not wait for
-// the end of that problem, which takes an hour.
+// unless each group was one problem. Usually the event begins it. For some pages the kernel logs a line
+// ("Sending SIGBUS") long before the event, and the line begins it. Such a problem ends after an hour,
+// for which the test does not wait.
 func (f *hwFault) reported(t *testing.T, a *agenttest.Agent) {
 	t.Helper()
 	t.Parallel()

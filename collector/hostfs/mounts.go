@@ -117,8 +117,8 @@ type MountTable struct {
 	byDevice map[uint64][]event.Mount
 }
 
-// MountTable reads the mount table of the node's init. That of this process would lack mounts of the
-// node if it is in another mount namespace.
+// MountTable reads the mount table of the node's init, not that of this process, which may be in
+// another mount namespace and lack some of the node's mounts.
 func (f FS) MountTable() (*MountTable, error) {
 	file, err := f.openMountinfo()
 	if err != nil {

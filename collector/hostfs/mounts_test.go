@@ -104,8 +104,8 @@ func TestParseMountsTooLarge(t *testing.T) {
 	}
 }
 
-// This process's own table does not stand in for that of init, which hidepid=2 hides as if there were
-// none. For the cgroup hierarchies it does, because all processes usually see them at the same place.
+// If hidepid=2 hides init, the mount table is an error. Only the cgroup hierarchies are then read from
+// this process's table, because all processes usually see them at the same place.
 func TestMountTableOfHiddenInit(t *testing.T) {
 	f := New(t.TempDir())
 	if err := os.MkdirAll(f.Path("/proc/self"), 0o755); err != nil {
